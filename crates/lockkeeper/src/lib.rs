@@ -1,1 +1,47 @@
-//! (under construction)
+//! Locks, limits and idempotency on Redis.
+//!
+//! A distributed lock is a **lease**, and a lease is *probabilistic* mutual exclusion: expiry, failover, clock jumps
+//! and paused processes can all put two holders into the critical section. So this crate gives you a lease *and* what
+//! makes it safe to use: a fencing token that the resource can check, a guard that knows when it is no longer valid,
+//! and honest answers.
+//!
+//! ```
+//! # async fn update_stock(_fence: lockkeeper::Fence) -> Result<(), lockkeeper::Error> { Ok(()) }
+//! # async fn example() -> Result<(), lockkeeper::Error> {
+//! use std::time::Duration;
+//! use lockkeeper::{Acquired, Keeper};
+//!
+//! let keeper = Keeper::connect("memory://").await?; // or redis://127.0.0.1:6379
+//! let lock = keeper.lock("order:20241")?.lease(Duration::from_secs(30)).wait(Duration::from_secs(5));
+//! match lock.acquire().await? {
+//!     Acquired::Held(guard) => {
+//!         update_stock(guard.fence()).await?; // the resource refuses an older fence
+//!         guard.release().await?;
+//!     }
+//!     Acquired::Busy(busy) => println!("held by {}", busy.holder),
+//! }
+//! keeper.close(Duration::from_secs(5)).await;
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+//! ```
+
+mod backend;
+mod background;
+mod clock;
+mod keeper;
+mod list;
+mod lock;
+
+pub use clock::SystemClock;
+pub use keeper::{Closed, Health, Keeper, KeeperBuilder};
+pub use list::{ListCursor, LockView, Page};
+pub use lock::{
+    Acquired, Busy, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Extended, ForceReleased, Lock, LockGuard,
+    LossReason, Released,
+};
+pub use lockkeeper_core as core;
+pub use lockkeeper_core::key::join_parts;
+pub use lockkeeper_core::lock::{Fence, Holder, OwnerToken};
+pub use lockkeeper_core::{Error, ErrorKind, Refusal};
+pub use lockkeeper_redis as redis;

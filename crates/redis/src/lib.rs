@@ -1,1 +1,29 @@
-//! (under construction)
+//! Lockkeeper's decisions as scripts on Redis (6.2 and later) and Valkey.
+//!
+//! Each decision of `lockkeeper-core` has one Lua file here, its *port*; a differential test holds the two together.
+//! Use the `lockkeeper` crate to lock; use this one to build on the store itself.
+
+mod clock;
+mod config;
+mod connect;
+mod error;
+mod layout;
+mod link;
+mod ports;
+mod probe;
+pub mod redis1;
+mod reply;
+mod scan;
+mod script;
+mod store;
+mod url;
+
+pub use config::{
+    CredentialFuture, CredentialProvider, Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_RESPONSE_TIMEOUT,
+    RedisConfig,
+};
+pub use layout::{fence_key, slot_of};
+pub use probe::ServerInfo;
+pub use scan::Cursor;
+pub use script::{SCRIPTS, Script};
+pub use store::{Lane, RedisStore};

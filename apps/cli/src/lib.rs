@@ -1,0 +1,3 @@
+//! The parts of the `lockkeeper` command.
+
+pub mod run;

@@ -1,0 +1,50 @@
+//! Inspect: who holds each key, and for how long. Changes nothing.
+
+use std::time::Duration;
+
+use super::cell::{FenceMark, LockCell, Main};
+use super::fence::Fence;
+use super::token::Holder;
+use crate::decision::{Decision, WrongType};
+use crate::time::Timestamp;
+
+/// Looks at every key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inspect;
+
+/// What one key looks like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// Who holds it; `None` when it is free or not a lock.
+    pub holder: Option<Holder>,
+    /// How much is left; `None` without a holder, or where the key has no expiry.
+    pub remaining: Option<Duration>,
+    /// The last fence given out, while its side key lives.
+    pub fence: Option<Fence>,
+    /// The key holds a list, a hash, …: not a lock.
+    pub wrong_type: bool,
+}
+
+impl Decision for Inspect {
+    type State = LockCell;
+    type Reply = Vec<Inspection>;
+    const NAME: &'static str = "inspect";
+    const REPEATABLE: bool = true;
+
+    fn decide(&self, cells: &mut [LockCell], now: Timestamp) -> Result<Vec<Inspection>, WrongType> {
+        Ok(cells.iter().map(|cell| inspect(cell, now)).collect())
+    }
+}
+
+fn inspect(cell: &LockCell, now: Timestamp) -> Inspection {
+    let occupant = cell.occupant();
+    Inspection {
+        holder: occupant.map(super::cell::Occupant::holder),
+        remaining: occupant.and_then(|occupant| occupant.remaining(now)),
+        fence: match cell.fence {
+            FenceMark::Last { number, .. } => Some(Fence::new(number)),
+            _ => None,
+        },
+        wrong_type: cell.main == Main::WrongType,
+    }
+}

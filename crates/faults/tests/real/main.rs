@@ -1,0 +1,11 @@
+//! Tests against real servers. All waits are for conditions, with a bound; none is for time to pass.
+
+#![allow(clippy::unwrap_used)]
+
+mod clock;
+mod cutting;
+mod dropping;
+mod holding;
+mod lifetime;
+mod server;
+mod support;

@@ -1,0 +1,91 @@
+//! The stores that a keeper can stand on, behind one call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::lock::{
+    Acquire, ForceRelease, Inspect, LockCell, LockStore, Release, Renew, StoreFuture, Swap,
+};
+use lockkeeper_core::{Answer, Apply, Decision, Error, Keys, MemoryStore, Timestamp};
+use lockkeeper_redis::{Lane, RedisStore};
+
+/// Where locks live.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    Memory(MemoryStore),
+    Redis(RedisStore),
+    Other(Arc<dyn LockStore>),
+}
+
+/// A decision of locks: every back end can apply it.
+pub(crate) trait LockDecision: Decision<State = LockCell> {
+    fn on_redis(
+        self,
+        store: &RedisStore,
+        at: &Keys,
+        within: Duration,
+    ) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send;
+    fn on_other<'a>(
+        self,
+        store: &'a dyn LockStore,
+        at: &'a Keys,
+        within: Duration,
+    ) -> StoreFuture<'a, Self::Reply>;
+}
+
+macro_rules! lock_decisions {
+    ($($decision:ty => $method:ident),* $(,)?) => {$(
+        impl LockDecision for $decision {
+            fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
+                store.apply(at, self, within)
+            }
+            fn on_other<'a>(self, store: &'a dyn LockStore, at: &'a Keys, within: Duration) -> StoreFuture<'a, Self::Reply> {
+                store.$method(at, self, within)
+            }
+        }
+    )*};
+}
+
+lock_decisions! {
+    Acquire => acquire,
+    Renew => renew,
+    Release => release,
+    Swap => swap,
+    ForceRelease => force_release,
+    Inspect => inspect,
+}
+
+impl Backend {
+    /// Applies `decision`; on Redis, over the connection of `lane`.
+    pub(crate) async fn apply<D: LockDecision>(
+        &self,
+        lane: Lane,
+        at: &Keys,
+        decision: D,
+        within: Duration,
+    ) -> Result<Answer<D::Reply>, Error> {
+        match self {
+            Self::Memory(store) => store.apply_now(at, decision, within),
+            Self::Redis(store) => decision.on_redis(&store.on(lane), at, within).await,
+            Self::Other(store) => decision.on_other(&**store, at, within).await,
+        }
+    }
+
+    /// The store's time now, as far as is known. `None`: not known.
+    pub(crate) fn server_now(&self) -> Option<Timestamp> {
+        match self {
+            Self::Memory(store) => Some(store.now()),
+            Self::Redis(store) => Some(store.server_now()),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Redis(_) => "redis",
+            Self::Other(_) => "other",
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The keeper's own thread: renewals, compensation and releases that nobody waits for.
+//!
+//! It has a small runtime of its own, so that an application that blocks its runtime cannot starve it. One timeline
+//! holds every acquisition at the moment when something is due; taking and releasing a lock wake the thread only when
+//! that moment is earlier than the one it sleeps until.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
+use lockkeeper_redis::{Lane, RedisStore};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::backend::Backend;
+use crate::clock::sleep_until;
+use crate::lock::{GiveBack, Held, tend};
+
+/// So many renewals are under way at once; more wait for their turn.
+const MAX_TENDING: usize = 256;
+/// So many give-backs are kept; what comes beyond is left to its lease.
+const MAX_GIVE_BACKS: usize = 10_000;
+/// While locks are held, the renewal connection is asked for a sign of life so often.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// When the last handle is dropped without `close`, what is due is worked off for this long.
+const DRAIN_ON_DROP: Duration = Duration::from_secs(5);
+
+/// The handle that keepers and held locks use.
+#[derive(Clone)]
+pub(crate) struct Background {
+    shared: Arc<Shared>,
+}
+
+/// Where an acquisition stands on the timeline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot(Uptime, u64);
+
+struct Shared {
+    timeline: Mutex<Timeline>,
+    wake: Notify,
+    give_backs: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Timeline {
+    due: BTreeMap<(Uptime, u64), Weak<Held>>,
+    ready: VecDeque<Weak<Held>>,
+    give_backs: VecDeque<GiveBack>,
+    next_id: u64,
+    /// The thread sleeps until then.
+    wakes_at: Uptime,
+    stop_by: Option<Uptime>,
+}
+
+/// What the work needs.
+pub(crate) struct Context {
+    pub(crate) backend: Backend,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) response_timeout: Duration,
+}
+
+/// Where the work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    OwnThread,
+    CurrentRuntime,
+}
+
+impl Background {
+    /// Starts the work.
+    pub(crate) fn start(context: Context, place: Place) -> Result<Self, Error> {
+        let shared = Arc::new(Shared {
+            timeline: Mutex::default(),
+            wake: Notify::new(),
+            give_backs: watch::Sender::new(0),
+        });
+        let work = Worker::new(shared.clone(), context).run();
+        let failed = |error: std::io::Error| {
+            Error::new(ErrorKind::Unsupported, "connect", "the keeper's thread did not start")
+                .with_source(error)
+        };
+        match place {
+            Place::CurrentRuntime => drop(tokio::spawn(work)),
+            Place::OwnThread => {
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+                let thread = std::thread::Builder::new().name("lockkeeper".to_owned());
+                thread.spawn(move || runtime.block_on(work)).map_err(failed)?;
+            }
+        }
+        Ok(Self { shared })
+    }
+
+    /// Has `held` tended at `due`.
+    pub(crate) fn schedule(&self, due: Uptime, held: Weak<Held>) -> Slot {
+        let mut timeline = self.shared.timeline.lock();
+        let slot = Slot(due, timeline.next_id);
+        timeline.next_id += 1;
+        timeline.due.insert((slot.0, slot.1), held);
+        let is_next = due < timeline.wakes_at;
+        drop(timeline);
+        if is_next {
+            self.shared.wake.notify_one();
+        }
+        slot
+    }
+
+    pub(crate) fn unschedule(&self, slot: Slot) {
+        self.shared.timeline.lock().due.remove(&(slot.0, slot.1));
+    }
+
+    /// Gives something back; never blocks.
+    pub(crate) fn give_back(&self, what: GiveBack) {
+        let mut timeline = self.shared.timeline.lock();
+        if *self.shared.give_backs.borrow() >= MAX_GIVE_BACKS
+            || timeline.stop_by.is_some_and(|by| by == Uptime::default())
+        {
+            drop(timeline);
+            tracing::warn!(?what, "a lock was left to its lease: too much is being given back");
+            return;
+        }
+        timeline.give_backs.push_back(what);
+        self.shared.give_backs.send_modify(|count| *count += 1);
+        drop(timeline);
+        self.shared.wake.notify_one();
+    }
+
+    /// How much is being given back.
+    pub(crate) fn pending(&self) -> usize {
+        *self.shared.give_backs.borrow()
+    }
+
+    /// Waits until nothing is being given back.
+    pub(crate) async fn drained(&self) {
+        let _ = self.shared.give_backs.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// Everything that is held.
+    pub(crate) fn held(&self) -> Vec<Arc<Held>> {
+        let timeline = self.shared.timeline.lock();
+        let all: Vec<Weak<Held>> = timeline.due.values().chain(&timeline.ready).cloned().collect();
+        drop(timeline);
+        all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Ends the work when nothing is left to give back, and at the latest after `limit`.
+    pub(crate) fn stop(&self, now: Uptime, limit: Duration) {
+        self.shared.timeline.lock().stop_by.get_or_insert(now.after(limit));
+        self.shared.wake.notify_one();
+    }
+
+    /// As [`stop`](Self::stop), for a handle that was dropped.
+    pub(crate) fn stop_when_drained(&self, now: Uptime) {
+        self.stop(now, DRAIN_ON_DROP);
+    }
+}
+
+/// The work itself.
+struct Worker {
+    shared: Arc<Shared>,
+    context: Context,
+    tending: FuturesUnordered<BoxFuture<'static, ()>>,
+    giving: FuturesUnordered<BoxFuture<'static, ()>>,
+    beating: FuturesUnordered<BoxFuture<'static, ()>>,
+    next_beat: Uptime,
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>, context: Context) -> Self {
+        let (tending, giving, beating) = <_>::default();
+        Self { shared, context, tending, giving, beating, next_beat: Uptime::default() }
+    }
+
+    async fn run(mut self) {
+        let mut reconnections = self.renewal_store().and_then(|store| store.reconnections());
+        loop {
+            self.start_due();
+            let Some(wakes_at) = self.plan() else { return };
+            let shared = self.shared.clone();
+            tokio::select! {
+                () = shared.wake.notified() => {}
+                () = sleep_until(&*self.context.clock, wakes_at), if wakes_at < Uptime::MAX => {}
+                Some(()) = self.tending.next() => {}
+                Some(()) = self.giving.next() => shared.give_backs.send_modify(|count| *count -= 1),
+                Some(()) = self.beating.next() => {}
+                () = reconnected(&mut reconnections) => self.verify_all(),
+            }
+        }
+    }
+
+    /// Starts whatever is due, within the bounds.
+    fn start_due(&mut self) {
+        let now = self.context.clock.uptime();
+        while self.tending.len() < MAX_TENDING {
+            let Some(held) = self.next_due(now) else { break };
+            if let Some(held) = held.upgrade() {
+                self.tending.push(Box::pin(tend(held)));
+            }
+        }
+        let give_backs = std::mem::take(&mut self.shared.timeline.lock().give_backs);
+        for what in give_backs {
+            let Context { backend, clock, response_timeout } = &self.context;
+            self.giving.push(Box::pin(what.run(backend.clone(), clock.clone(), *response_timeout)));
+        }
+        self.beat(now);
+    }
+
+    fn next_due(&self, now: Uptime) -> Option<Weak<Held>> {
+        let mut timeline = self.shared.timeline.lock();
+        if let Some(held) = timeline.ready.pop_front() {
+            return Some(held);
+        }
+        let entry = timeline.due.first_entry()?;
+        (entry.key().0 <= now).then(|| entry.remove())
+    }
+
+    /// While locks are held, finds out every second whether the renewal connection still answers; a dead one is
+    /// replaced before a renewal needs it.
+    fn beat(&mut self, now: Uptime) {
+        if now < self.next_beat || self.shared.timeline.lock().due.is_empty() {
+            return;
+        }
+        self.next_beat = now.after(HEARTBEAT);
+        if let Some(store) = self.renewal_store() {
+            let within = self.context.response_timeout;
+            self.beating.push(Box::pin(async move {
+                if let Err(error) = store.heartbeat(within).await {
+                    tracing::debug!(%error, "no sign of life on the renewal connection");
+                }
+            }));
+        }
+    }
+
+    /// When to wake next; `None` when the work has ended.
+    fn plan(&self) -> Option<Uptime> {
+        let mut timeline = self.shared.timeline.lock();
+        let beats = matches!(self.context.backend, Backend::Redis(_)) && !timeline.due.is_empty();
+        let next = timeline.due.first_key_value().map_or(Uptime::MAX, |((due, _), _)| *due);
+        let mut wakes_at = if beats { next.min(self.next_beat) } else { next };
+        if let Some(by) = timeline.stop_by {
+            let is_drained = timeline.give_backs.is_empty() && self.giving.is_empty();
+            if is_drained || self.context.clock.uptime() >= by {
+                timeline.stop_by = Some(Uptime::default());
+                return None;
+            }
+            wakes_at = wakes_at.min(by);
+        }
+        if self.tending.len() >= MAX_TENDING {
+            // Whatever else is due waits for a place, and a place that becomes free wakes us.
+            wakes_at = Uptime::MAX;
+        }
+        timeline.wakes_at = wakes_at;
+        Some(wakes_at)
+    }
+
+    /// After a reconnection every held lock is looked after at once: the server may have been restarted empty.
+    fn verify_all(&self) {
+        let mut timeline = self.shared.timeline.lock();
+        let all = std::mem::take(&mut timeline.due);
+        timeline.ready.extend(all.into_values());
+    }
+
+    fn renewal_store(&self) -> Option<RedisStore> {
+        match &self.context.backend {
+            Backend::Redis(store) => Some(store.on(Lane::Renewal)),
+            _ => None,
+        }
+    }
+}
+
+/// Waits for the renewal connection to be *re*placed; the first connection does not count.
+async fn reconnected(reconnections: &mut Option<watch::Receiver<u64>>) {
+    while let Some(changes) = reconnections {
+        match changes.changed().await {
+            Ok(()) if *changes.borrow_and_update() > 1 => return,
+            Ok(()) => {}
+            Err(_) => *reconnections = None,
+        }
+    }
+    std::future::pending().await
+}

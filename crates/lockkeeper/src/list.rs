@@ -1,0 +1,104 @@
+//! Listing who holds what, a page at a time.
+
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Fence, Holder, Inspection};
+use lockkeeper_core::{Error, ErrorKind, Key, Keys};
+use lockkeeper_redis::Cursor;
+
+use crate::backend::Backend;
+use crate::keeper::Keeper;
+
+/// How many keys one page looks at.
+const PAGE: u32 = 100;
+
+/// A held lock, as listed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LockView {
+    /// Its key.
+    pub key: Key,
+    /// Who holds it.
+    pub holder: Holder,
+    /// What is left; `None` where the key has no expiry.
+    pub remaining: Option<Duration>,
+    /// The last fence given out, while its side key lives.
+    pub fence: Option<Fence>,
+}
+
+/// Part of a listing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Page {
+    /// The locks of this page; it may be empty although more follow.
+    pub locks: Vec<LockView>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<ListCursor>,
+}
+
+/// Where a listing goes on.
+#[derive(Clone, Debug)]
+pub struct ListCursor(At);
+
+#[derive(Clone, Debug)]
+enum At {
+    Memory(Key),
+    Redis(Cursor),
+}
+
+impl Keeper {
+    /// One page of the held locks under this keeper's prefix. `None` starts.
+    ///
+    /// A lock that is held all the time is listed at least once, possibly twice. With an empty prefix, every string
+    /// key of the database counts as a lock.
+    ///
+    /// # Redis
+    /// One `SCAN` and one read-only script, two round trips. Never `KEYS`.
+    ///
+    /// # Errors
+    /// Refused; unreachable; a store of your own that cannot list.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    pub async fn list(&self, from: Option<ListCursor>) -> Result<Page, Error> {
+        let inner = &self.inner;
+        let (keys, next) = match (&inner.backend, from.map(|cursor| cursor.0)) {
+            (Backend::Memory(store), from) => {
+                let after = match from {
+                    Some(At::Memory(key)) => Some(key),
+                    _ => None,
+                };
+                let (keys, more) = store.scan(inner.prefix.as_bytes(), after.as_ref(), PAGE as usize);
+                let next = keys.last().filter(|_| more).cloned().map(At::Memory);
+                (keys, next)
+            }
+            (Backend::Redis(store), from) => {
+                let from = match from {
+                    Some(At::Redis(cursor)) => Some(cursor),
+                    _ => None,
+                };
+                let (keys, next) = store.scan(&inner.prefix, from, PAGE, inner.response_timeout).await?;
+                (keys, next.map(At::Redis))
+            }
+            (Backend::Other(_), _) => {
+                return Err(Error::new(ErrorKind::Unsupported, "list", "this store cannot list"));
+            }
+        };
+        Ok(Page { locks: self.views(keys).await?, next: next.map(ListCursor) })
+    }
+
+    /// Looks at each of `keys`; leaves out those that are no longer held.
+    async fn views(&self, keys: Vec<Key>) -> Result<Vec<LockView>, Error> {
+        let mut views = Vec::with_capacity(keys.len());
+        for some in keys.chunks(lockkeeper_core::key::MAX_KEYS) {
+            let keys = Keys::new(some.iter().cloned())?;
+            let seen = self.inspect_all(&keys).await?;
+            let held = keys.as_slice().iter().zip(seen).filter_map(|(key, seen): (&Key, Inspection)| {
+                let (holder, remaining, fence) = (seen.holder?, seen.remaining, seen.fence);
+                Some(LockView { key: key.clone(), holder, remaining, fence })
+            });
+            views.extend(held);
+        }
+        Ok(views)
+    }
+}

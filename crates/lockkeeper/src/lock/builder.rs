@@ -1,0 +1,219 @@
+//! Describing a lock: which keys, how long, how patient.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Identity, Lease, OwnerToken};
+use lockkeeper_core::{Error, ErrorKind, Keys};
+
+use super::guard::LockGuard;
+use super::outcome::{Acquired, LossReason};
+use super::{attempt, wait};
+use crate::keeper::Inner;
+
+/// The lease unless [`Lock::lease`] says otherwise.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+/// How long [`Lock::acquire`] waits unless [`Lock::wait`] says otherwise.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+/// How long a renewed lock is held at most unless [`Lock::max_hold`] says otherwise: a stuck task must not hold a
+/// lock for ever.
+pub const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(3600);
+
+/// A lock, described but not taken. Cheap to clone; take it as often as you like.
+///
+/// By default the lease is 30 s and renewed every 10 s by the keeper's own thread, for at most an hour; waiting ends
+/// after 30 s. A lease that is not renewed should be three to ten times the expected work.
+#[derive(Clone)]
+pub struct Lock {
+    pub(super) inner: Arc<Inner>,
+    pub(super) keys: Keys,
+    pub(super) lease: Duration,
+    pub(super) wait: Option<Duration>,
+    pub(super) terms: Terms,
+    pub(super) identity: Option<Identity>,
+    pub(super) token: Option<OwnerToken>,
+}
+
+/// How a held lock is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_renewals: Option<u32>,
+}
+
+impl Lock {
+    pub(crate) fn new(inner: Arc<Inner>, keys: Keys) -> Self {
+        let terms = Terms { renew: true, max_hold: Some(DEFAULT_MAX_HOLD), max_renewals: None };
+        Self {
+            inner,
+            keys,
+            lease: DEFAULT_LEASE,
+            wait: Some(DEFAULT_WAIT),
+            terms,
+            identity: None,
+            token: None,
+        }
+    }
+
+    /// The length of the lease: 10 ms (100 ms where it is renewed) to 365 days, in whole milliseconds.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long [`acquire`](Self::acquire) waits. Zero is exactly one try.
+    #[must_use]
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
+    /// Waits without a limit.
+    #[must_use]
+    pub fn wait_forever(mut self) -> Self {
+        self.wait = None;
+        self
+    }
+
+    /// Does not renew the lease: it ends when its length has passed, unless it is extended by hand.
+    #[must_use]
+    pub fn no_renewal(mut self) -> Self {
+        self.terms.renew = false;
+        self
+    }
+
+    /// The longest total holding time of a renewed lock; `None` for no bound. Then the guard is lost and nothing
+    /// renews it.
+    #[must_use]
+    pub fn max_hold(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.terms.max_hold = limit.into();
+        self
+    }
+
+    /// The greatest number of renewals. Then the guard is lost at the end of its lease.
+    #[must_use]
+    pub fn max_renewals(mut self, limit: u32) -> Self {
+        self.terms.max_renewals = Some(limit);
+        self
+    }
+
+    /// A label that people see beside host and process, instead of the keeper's. At most 64 of `A-Z a-z 0-9 . _ -`;
+    /// other characters become `_`.
+    #[must_use]
+    pub fn owner(mut self, label: &str) -> Self {
+        self.identity = Some(self.inner.identity.labelled(label));
+        self
+    }
+
+    /// Takes the lock with a token of your own, to release it elsewhere. It must be unique per acquisition.
+    #[must_use]
+    pub fn token(mut self, token: OwnerToken) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// One try.
+    ///
+    /// # Redis
+    /// One `EVALSHA`, one round trip. Inside: `TIME`, two `GET` and two `SET` (or two `GET` and a `PTTL` when busy) per key.
+    ///
+    /// # Errors
+    /// Bad lease; wrong type under a key; the server refused; unreachable; outcome unknown (given back in the
+    /// background). Answers or fails within the keeper's response time-out.
+    ///
+    /// # Cancel safety
+    /// What may have been taken is given back in the background.
+    pub async fn try_acquire(&self) -> Result<Acquired, Error> {
+        self.check_open()?;
+        let lease = self.checked_lease()?;
+        attempt::once(self, lease, attempt::Try::First, self.inner.response_timeout).await
+    }
+
+    /// Tries until it is held or the wait limit has passed; then the answer is busy, or the last error.
+    ///
+    /// Waits by a poll with growing, jittered pauses of 10 ms to 1 s, never past the end of the holder's lease.
+    ///
+    /// # Redis
+    /// As [`try_acquire`](Self::try_acquire) per try; polls go over the waiting connection.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire). While time is left, transient errors are tried again.
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn acquire(&self) -> Result<Acquired, Error> {
+        self.check_open()?;
+        let lease = self.checked_lease()?;
+        wait::acquire(self, lease).await
+    }
+
+    /// Acquires, runs `work`, and releases. `work` is dropped (cancelled) as soon as the lease is lost.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), lockkeeper::Error> {
+    /// # let keeper = lockkeeper::Keeper::connect("memory://").await?;
+    /// let sum = keeper.lock("job")?.run(async |held| held.fence().get() % 2 + 40).await?;
+    /// assert!(sum >= 40);
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire); busy; lost. When the release after finished work gets no answer, the work's
+    /// value is returned all the same: the release goes on in the background.
+    ///
+    /// # Cancel safety
+    /// `work` is dropped and the lock released in the background.
+    pub async fn run<T, F>(&self, work: F) -> Result<T, Error>
+    where
+        F: AsyncFnOnce(LockGuard) -> T,
+    {
+        let guard = self.acquire().await?.or_busy()?;
+        let value = tokio::select! {
+            biased;
+            reason = guard.lost() => return Err(self.lost(&reason)),
+            value = work(guard.clone()) => value,
+        };
+        if !guard.is_valid() {
+            return Err(self.lost(&LossReason::Expired));
+        }
+        if let Err(error) = guard.release().await {
+            tracing::warn!(key = %self.keys, %error, "the work was done, its lock could not be released at once");
+        }
+        Ok(value)
+    }
+
+    /// The keys, as displayed.
+    pub fn key(&self) -> String {
+        self.keys.to_string()
+    }
+
+    fn lost(&self, reason: &LossReason) -> Error {
+        Error::new(ErrorKind::Lost, "run", reason.to_string()).with_key(&self.keys)
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if self.inner.is_closed() {
+            return Err(Error::new(ErrorKind::Closed, "acquire", "").with_key(&self.keys));
+        }
+        Ok(())
+    }
+
+    fn checked_lease(&self) -> Result<Lease, Error> {
+        let lease = if self.terms.renew { Lease::renewed(self.lease) } else { Lease::new(self.lease) };
+        lease.map_err(|error| error.with_key(&self.keys))
+    }
+}
+
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lock")
+            .field("keys", &self.keys)
+            .field("lease", &self.lease)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,180 @@
+//! The guard: what a holder holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Fence, Lease, OwnerToken, Release, ReleaseReply, Renew, RenewReply};
+use lockkeeper_core::{Error, Timestamp};
+use lockkeeper_redis::Lane;
+
+use super::held::Held;
+use super::outcome::{Extended, LossReason, Released};
+
+/// A held lock. Clones share it inside this process; the last one to be dropped releases it in the background.
+///
+/// Ownership is the guard, never the thread or the task. Give the [`fence`](Self::fence) to the resource, look at
+/// [`is_valid`](Self::is_valid) before each irreversible step, and prefer the explicit [`release`](Self::release).
+#[derive(Clone)]
+#[must_use = "dropping the guard releases the lock"]
+pub struct LockGuard {
+    held: Arc<Held>,
+}
+
+impl LockGuard {
+    pub(super) fn new(held: Arc<Held>) -> Self {
+        Self { held }
+    }
+
+    /// The fencing token: greater than that of every earlier holder.
+    pub fn fence(&self) -> Fence {
+        self.held.fence
+    }
+
+    /// The lease has not ended by this process's own clock, and nothing else is known against it.
+    ///
+    /// It errs on the safe side: it turns false before the server would let anyone else in, also after a suspend. A
+    /// paused *virtual machine* is seen by no clock inside it; the fence is for that. Costs no round trip.
+    pub fn is_valid(&self) -> bool {
+        self.held.is_valid()
+    }
+
+    /// How long it is valid without another renewal; zero when it is not.
+    pub fn remaining(&self) -> Duration {
+        if self.held.is_held() {
+            self.held.deadline().since(self.held.inner.clock.uptime())
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Waits until the guard is no longer valid, and says why. A wanted release is the reason `Released`.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub async fn lost(&self) -> LossReason {
+        self.held.ended().await
+    }
+
+    /// Why it is no longer valid, if something ended it.
+    pub fn loss(&self) -> Option<LossReason> {
+        self.held.reason()
+    }
+
+    /// The secret that proves ownership. Give it only to who may release.
+    pub fn token(&self) -> &OwnerToken {
+        &self.held.token
+    }
+
+    /// The keys, as displayed.
+    pub fn key(&self) -> String {
+        self.held.keys.to_string()
+    }
+
+    /// The length of the lease that was asked for.
+    pub fn lease(&self) -> Duration {
+        self.held.lease.as_duration()
+    }
+
+    /// Lengthens the lease to `length` from now. A lease that already runs for longer is not shortened.
+    ///
+    /// # Redis
+    /// One `EVALSHA`, one round trip.
+    ///
+    /// # Errors
+    /// Length zero or out of bounds; refused; unreachable; outcome unknown (then the guard counts on the old lease).
+    ///
+    /// # Cancel safety
+    /// The server's lease may have been lengthened; the guard counts on the old one.
+    pub async fn extend(&self, length: Duration) -> Result<Extended, Error> {
+        let held = &self.held;
+        let lease = Lease::new(length).map_err(|error| error.with_key(&held.keys))?;
+        let decision = Renew { token: held.token.clone(), lease, not_after: Timestamp::MAX };
+        let sent = held.inner.clock.uptime();
+        let answer = held
+            .inner
+            .backend
+            .apply(Lane::Command, &held.keys, decision, held.inner.response_timeout)
+            .await?;
+        Ok(match answer.reply {
+            RenewReply::Renewed => {
+                held.prolong(lease, sent);
+                Extended::Extended
+            }
+            RenewReply::Expired(_) => {
+                held.end(LossReason::Expired);
+                Extended::Expired
+            }
+            RenewReply::HeldByAnother(_, holder) => {
+                held.end(LossReason::HeldByAnother(holder.clone()));
+                Extended::HeldByAnother(holder)
+            }
+        })
+    }
+
+    /// Gives the lock back, for all clones of this guard. Releasing twice is harmless.
+    ///
+    /// # Redis
+    /// One `EVALSHA`, one round trip. Inside: `TIME`, and a `GET` and a `DEL` per key.
+    ///
+    /// # Errors
+    /// The server refused, or is unreachable: it is tried again in the background until the lease has ended.
+    ///
+    /// # Cancel safety
+    /// It is released in the background.
+    pub async fn release(self) -> Result<Released, Error> {
+        let held = &self.held;
+        let was_valid = held.is_valid();
+        if !held.end(LossReason::Released) && held.reason() == Some(LossReason::Released) {
+            return Ok(Released::Released);
+        }
+        let mut undone = Undone { held, armed: true };
+        let decision = Release { token: held.token.clone() };
+        let answer = match held
+            .inner
+            .backend
+            .apply(Lane::Command, &held.keys, decision, held.inner.response_timeout)
+            .await
+        {
+            Ok(answer) => answer,
+            Err(error) if error.is_outcome_unknown() => return Ok(Released::Unknown),
+            Err(error) => return Err(error),
+        };
+        undone.armed = false;
+        held.settle_doubt();
+        Ok(match answer.reply {
+            ReleaseReply::Released => Released::Released,
+            // The first copy's answer was lost, and it did it: the lease was running all the while.
+            ReleaseReply::Expired(_)
+                if answer.sent > 1 && was_valid && held.inner.clock.uptime() < held.deadline() =>
+            {
+                Released::Released
+            }
+            ReleaseReply::Expired(_) => Released::Expired,
+            ReleaseReply::HeldByAnother(_, holder) => Released::HeldByAnother(holder),
+        })
+    }
+}
+
+impl std::fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("key", &self.key())
+            .field("fence", &self.fence())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A release without an answer yet. Dropped while armed, it goes on in the background.
+struct Undone<'a> {
+    held: &'a Held,
+    armed: bool,
+}
+
+impl Drop for Undone<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.held.give_back();
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A held lock: what guards share, and what the watchdog works on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Fence, Lease, OwnerToken};
+use lockkeeper_core::{Keys, Timestamp, Uptime};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::builder::Terms;
+use super::give_back::GiveBack;
+use super::outcome::LossReason;
+use crate::background::Slot;
+use crate::keeper::Inner;
+
+/// One acquisition. Its token is its generation: nothing of an earlier or later one can be mistaken for it.
+pub(crate) struct Held {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) keys: Keys,
+    pub(crate) token: OwnerToken,
+    pub(crate) fence: Fence,
+    pub(crate) lease: Lease,
+    pub(crate) terms: Terms,
+    pub(crate) acquired: Uptime,
+    /// Until then, by the server's clock, a second copy of the acquire may arrive there.
+    in_doubt_until: Option<Timestamp>,
+    /// Microseconds of uptime. Only moves later.
+    deadline: AtomicU64,
+    pub(crate) renewals: AtomicU32,
+    /// `None` while held.
+    ended: watch::Sender<Option<LossReason>>,
+    /// Where the background's timeline has it.
+    slot: Mutex<Option<Slot>>,
+}
+
+impl Held {
+    #[expect(clippy::too_many_arguments, reason = "one call, which knows all of it")]
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        keys: Keys,
+        token: OwnerToken,
+        fence: Fence,
+        lease: Lease,
+        terms: Terms,
+        sent: Uptime,
+        in_doubt_until: Option<Timestamp>,
+    ) -> Arc<Self> {
+        let held = Arc::new(Self {
+            inner,
+            keys,
+            token,
+            fence,
+            lease,
+            terms,
+            acquired: sent,
+            in_doubt_until,
+            deadline: AtomicU64::new(lease.deadline(sent).as_micros()),
+            renewals: AtomicU32::new(0),
+            ended: watch::Sender::new(None),
+            slot: Mutex::new(None),
+        });
+        held.inner.held_count.fetch_add(1, Ordering::Relaxed);
+        let due = if terms.renew { held.next_renewal(sent) } else { held.deadline() };
+        held.tend_at(due);
+        held
+    }
+
+    /// Invariant 6: before this, by this process's own clock, nobody else can have been let in.
+    pub(crate) fn deadline(&self) -> Uptime {
+        Uptime::from_micros(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// A lease of `lease` was granted for a request sent at `sent`.
+    pub(crate) fn prolong(&self, lease: Lease, sent: Uptime) {
+        self.deadline.fetch_max(lease.deadline(sent).as_micros(), Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.is_held() && self.inner.clock.uptime() < self.deadline()
+    }
+
+    /// Neither lost nor released, as far as anybody noticed.
+    pub(crate) fn is_held(&self) -> bool {
+        self.ended.borrow().is_none()
+    }
+
+    /// Ends it; only the first reason counts. True if this was it.
+    pub(crate) fn end(&self, reason: LossReason) -> bool {
+        let lost = reason != LossReason::Released;
+        let first = self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            if first {
+                *ended = Some(reason.clone());
+            }
+            first
+        });
+        if first {
+            self.inner.held_count.fetch_sub(1, Ordering::Relaxed);
+            self.leave_timeline();
+            if lost {
+                tracing::warn!(key = %self.keys, holder = %self.token.holder(), fence = self.fence.get(), %reason, "lock lost");
+            }
+        }
+        first
+    }
+
+    /// The reason, once there is one.
+    pub(crate) async fn ended(&self) -> LossReason {
+        let mut changes = self.ended.subscribe();
+        match changes.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or(LossReason::Expired),
+            Err(_) => LossReason::Expired,
+        }
+    }
+
+    pub(crate) fn reason(&self) -> Option<LossReason> {
+        self.ended.borrow().clone()
+    }
+
+    /// A third of the lease after `sent`, up to a tenth earlier, and no later than the bound on holding.
+    pub(crate) fn next_renewal(&self, sent: Uptime) -> Uptime {
+        let third = (self.lease.as_duration() / 3).mul_f64(rand::random_range(0.9..1.0));
+        let due = sent.after(third);
+        self.hold_bound().map_or(due, |bound| due.min(bound))
+    }
+
+    /// When the bound on the total holding time is reached.
+    pub(crate) fn hold_bound(&self) -> Option<Uptime> {
+        self.terms.max_hold.filter(|_| self.terms.renew).map(|limit| self.acquired.after(limit))
+    }
+
+    /// Puts it on the background's timeline, unless it has ended meanwhile.
+    pub(crate) fn tend_at(self: &Arc<Self>, due: Uptime) {
+        let mut slot = self.slot.lock();
+        if self.is_held() {
+            *slot = Some(self.inner.background.schedule(due, Arc::downgrade(self)));
+        }
+    }
+
+    /// Gives it back in the background: a release that nobody waits for.
+    pub(crate) fn give_back(&self) {
+        let ends = self.deadline().after(Duration::from_secs(1)).after(self.lease.as_duration() / 50);
+        self.inner.give_back(GiveBack::new(self.keys.clone(), self.token.clone(), self.in_doubt_until, ends));
+    }
+
+    /// A second copy of the acquire may come after the release; keep an eye on it.
+    pub(crate) fn settle_doubt(&self) {
+        if self.in_doubt_until.is_some() {
+            self.give_back();
+        }
+    }
+
+    fn leave_timeline(&self) {
+        if let Some(slot) = self.slot.lock().take() {
+            self.inner.background.unschedule(slot);
+        }
+    }
+}
+
+impl Drop for Held {
+    /// Invariant 8: dropping the last guard releases in the background, never blocks, never panics.
+    fn drop(&mut self) {
+        let given_up_by_nobody = self.reason() != Some(LossReason::Released);
+        self.end(LossReason::Released);
+        if given_up_by_nobody {
+            self.give_back();
+        }
+    }
+}

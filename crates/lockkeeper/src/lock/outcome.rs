@@ -1,0 +1,135 @@
+//! What may come of it: answers that are values, not errors.
+
+use std::fmt;
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Fence, Holder};
+use lockkeeper_core::{Error, ErrorKind, Key};
+
+use super::guard::LockGuard;
+
+/// The answer to an acquisition.
+#[derive(Debug)]
+#[must_use = "a lock that is not looked at is released at once"]
+pub enum Acquired {
+    /// It is yours until the lease ends.
+    Held(LockGuard),
+    /// Somebody else has it.
+    Busy(Busy),
+}
+
+impl Acquired {
+    /// For those who want busy as an error.
+    ///
+    /// # Errors
+    /// Of kind `Busy`, naming the holder.
+    pub fn or_busy(self) -> Result<LockGuard, Error> {
+        match self {
+            Self::Held(guard) => Ok(guard),
+            Self::Busy(busy) => {
+                Err(Error::new(ErrorKind::Busy, "acquire", busy.to_string()).with_key(&busy.key))
+            }
+        }
+    }
+
+    /// The guard, if it is held.
+    pub fn held(self) -> Option<LockGuard> {
+        match self {
+            Self::Held(guard) => Some(guard),
+            Self::Busy(_) => None,
+        }
+    }
+}
+
+/// Who is in the way, as of the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// The key that was busy (of several, the first).
+    pub key: Key,
+    /// Who holds it.
+    pub holder: Holder,
+    /// What is left of the lease; `None` where the key has no expiry, as some foreign clients write it.
+    pub remaining: Option<Duration>,
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "held by {}", self.holder)?;
+        match self.remaining {
+            Some(remaining) => write!(f, ", {remaining:?} left"),
+            None => write!(f, ", no expiry"),
+        }
+    }
+}
+
+/// The answer to a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Released {
+    /// It was held until now, and is free.
+    Released,
+    /// The lease had ended; nobody holds it.
+    Expired,
+    /// The lease had ended, and somebody else holds it.
+    HeldByAnother(Holder),
+    /// No answer came. It is released in the background, or lapses with its lease.
+    Unknown,
+}
+
+/// The answer to an extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Extended {
+    /// The lease runs for at least the asked length from now.
+    Extended,
+    /// The lease had ended; nobody holds it. The guard is lost.
+    Expired,
+    /// The lease had ended, and somebody else holds it. The guard is lost.
+    HeldByAnother(Holder),
+}
+
+/// Why a guard is no longer valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// The lease ended by this process's own clock, or the key was found absent.
+    Expired,
+    /// The lease ended because no renewal succeeded; the last error.
+    NotRenewed(String),
+    /// Somebody else was found to hold it.
+    HeldByAnother(Holder),
+    /// The bound on the total holding time was reached.
+    MaxHold,
+    /// The bound on the number of renewals was reached.
+    MaxRenewals,
+    /// It was released, on purpose.
+    Released,
+    /// The keeper was closed; nobody renews it any more.
+    KeeperClosed,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => write!(f, "the lease ended"),
+            Self::NotRenewed(error) => write!(f, "the lease ended because it could not be renewed: {error}"),
+            Self::HeldByAnother(holder) => write!(f, "held by another: {holder}"),
+            Self::MaxHold => write!(f, "held for as long as was allowed"),
+            Self::MaxRenewals => write!(f, "renewed as often as was allowed"),
+            Self::Released => write!(f, "released"),
+            Self::KeeperClosed => write!(f, "the keeper was closed"),
+        }
+    }
+}
+
+/// The answer to a forced release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForceReleased {
+    /// The shown holder was removed, and the fence raised to this.
+    Released(Fence),
+    /// Nobody holds it (any more).
+    Free,
+    /// Somebody else than was shown holds it now; untouched.
+    HeldByAnother(Holder),
+}

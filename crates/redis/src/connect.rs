@@ -1,0 +1,115 @@
+//! One attempt to connect: address, TLS, credentials, probe.
+
+use lockkeeper_core::{Error, ErrorKind, Refusal};
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
+    TlsCertificates,
+};
+use tokio::time::timeout;
+
+use crate::clock::ServerClock;
+use crate::config::{Credentials, MAX_IN_FLIGHT, RedisConfig};
+use crate::error::{CallError, Failure, classify};
+use crate::probe::{ServerInfo, probe};
+use crate::url::Address;
+
+/// Makes connections; shared by the lanes of a store.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    pub(crate) config: RedisConfig,
+    pub(crate) clock: ServerClock,
+}
+
+impl Connector {
+    /// Connects, authenticates and probes within the connect time-out.
+    pub(crate) async fn connect(&self) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+        let limit = self.config.connect_timeout;
+        match timeout(limit, self.attempt()).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::unreachable(format!(
+                "no connection to {} within {limit:?}",
+                self.config.address()
+            ))),
+        }
+    }
+
+    async fn attempt(&self) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+        let credentials = self.credentials().await?;
+        let client = self
+            .client(credentials)
+            .map_err(|error| Failure { kind: error.kind(), detail: error.detail().to_owned() })?;
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_concurrency_limit(MAX_IN_FLIGHT);
+        let connection = client.get_multiplexed_async_connection_with_config(&settings).await;
+        let connection = connection.map_err(|error| self.failure(&error))?;
+        let info = probe(|| Box::new(connection.clone()), &self.clock).await?;
+        Ok((connection, info))
+    }
+
+    async fn credentials(&self) -> Result<Credentials, Failure> {
+        let target = &self.config.target;
+        match &self.config.credentials {
+            Some(provider) => provider
+                .credentials()
+                .await
+                .map_err(|error| Failure::unreachable(format!("the credential provider failed: {error}"))),
+            None => Ok(Credentials {
+                user: target.user.clone(),
+                password: target.password.clone().unwrap_or_default(),
+            }),
+        }
+    }
+
+    fn client(&self, credentials: Credentials) -> Result<Client, Error> {
+        let invalid = |error: redis::RedisError| Error::bad_argument("connect", error.to_string());
+        let info = self.connection_info(credentials).map_err(invalid)?;
+        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            return Client::open(info).map_err(invalid);
+        }
+        // An error here means that a provider was installed before, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let certificates =
+            TlsCertificates { client_tls: None, root_cert: self.config.root_certificate.clone() };
+        Client::build_with_tls(info, certificates).map_err(invalid)
+    }
+
+    fn connection_info(&self, credentials: Credentials) -> redis::RedisResult<ConnectionInfo> {
+        let address = match self.config.target.address.clone() {
+            Address::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host, port),
+            Address::Tcp { host, port, tls: true } => {
+                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+            }
+            Address::Unix(path) => ConnectionAddr::Unix(path),
+        };
+        let mut settings = RedisConnectionInfo::default()
+            .set_db(self.config.target.database)
+            .set_lib_name("lockkeeper", env!("CARGO_PKG_VERSION"));
+        if let Some(user) = credentials.user {
+            settings = settings.set_username(user);
+        }
+        if !credentials.password.is_empty() {
+            settings = settings.set_password(credentials.password);
+        }
+        let tcp = TcpSettings::default().set_nodelay(true);
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        let tcp = tcp.set_user_timeout(self.config.response_timeout * 2);
+        Ok(address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp))
+    }
+
+    fn failure(&self, error: &redis::RedisError) -> Failure {
+        if error.kind() == redis::ErrorKind::AuthenticationFailed {
+            let detail = format!("{}: authentication failed", self.config.address());
+            return Failure { kind: ErrorKind::Refused(Refusal::NotAuthenticated), detail };
+        }
+        match classify(error) {
+            CallError::Answered(words) => {
+                Failure { kind: ErrorKind::Refused(words.refusal()), detail: words.text().to_owned() }
+            }
+            _ => Failure::unreachable(format!("{}: {error}", self.config.address())),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What went wrong on the wire, sorted by what it means: not sent, refused, or sent and not answered.
+
+use lockkeeper_core::{Error, ErrorKind, Keys, Refusal};
+use redis::RedisError;
+
+/// Why there is no connection. Cheap to clone: all waiting callers get it.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) detail: String,
+}
+
+impl Failure {
+    pub(crate) fn unreachable(detail: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Unreachable, detail: detail.into() }
+    }
+
+    pub(crate) fn into_error(self, operation: &'static str) -> Error {
+        Error::new(self.kind, operation, self.detail)
+    }
+}
+
+/// How one command ended without a reply.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// The server answered with an error.
+    Answered(ServerWords),
+    /// The connection broke after the command may have been sent.
+    Broken(String),
+    /// No answer within the limit.
+    Silent,
+}
+
+/// An error as the server worded it.
+#[derive(Debug)]
+pub(crate) struct ServerWords {
+    code: String,
+    text: String,
+}
+
+/// The words that a server's error may begin with, or that an old server buries in a script's error.
+const CODES: [&str; 17] = [
+    "NOSCRIPT",
+    "READONLY",
+    "OOM",
+    "NOPERM",
+    "NOAUTH",
+    "WRONGPASS",
+    "LOADING",
+    "MISCONF",
+    "NOREPLICAS",
+    "BUSY",
+    "MOVED",
+    "ASK",
+    "CLUSTERDOWN",
+    "CROSSSLOT",
+    "TRYAGAIN",
+    "MASTERDOWN",
+    "WRONGTYPE",
+];
+
+impl ServerWords {
+    pub(crate) fn new(error: &RedisError) -> Self {
+        let code = error.code().unwrap_or("ERR").to_owned();
+        let text = format!("{code} {}", error.detail().unwrap_or_default());
+        let known = |word: &str| CODES.contains(&word);
+        if known(&code) {
+            return Self { code, text };
+        }
+        let buried =
+            text.split(|c: char| !c.is_ascii_uppercase()).find(|word| known(word)).map(str::to_owned);
+        Self { code: buried.unwrap_or(code), text }
+    }
+
+    pub(crate) fn is_no_script(&self) -> bool {
+        self.code == "NOSCRIPT"
+    }
+
+    /// `unknown command`: an old server, a proxy, or a renamed command.
+    pub(crate) fn is_unknown_command(&self) -> bool {
+        self.text.contains("unknown command")
+    }
+
+    pub(crate) fn refusal(&self) -> Refusal {
+        Refusal::from_code(&self.code)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn into_error(self, operation: &'static str) -> Error {
+        if self.is_unknown_command() {
+            let detail = format!("scripts are unavailable on this server: {}", self.text);
+            return Error::new(ErrorKind::Unsupported, operation, detail);
+        }
+        Error::new(ErrorKind::Refused(self.refusal()), operation, self.text)
+    }
+}
+
+/// Sorts an error of the client: the server's words, or a broken connection.
+pub(crate) fn classify(error: &RedisError) -> CallError {
+    if error.is_io_error() || error.is_connection_dropped() || error.code().is_none() {
+        return CallError::Broken(error.to_string());
+    }
+    CallError::Answered(ServerWords::new(error))
+}
+
+/// A reply that does not parse.
+pub(crate) fn malformed(operation: &'static str, at: &Keys, what: &str) -> Error {
+    Error::new(ErrorKind::Protocol, operation, format!("the script's reply is {what}")).with_key(at)
+}

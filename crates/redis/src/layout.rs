@@ -1,0 +1,131 @@
+//! Every key that this project writes, and when it goes (invariant 7).
+//!
+//! | key | holds | expiry |
+//! |---|---|---|
+//! | `<prefix><name>` | a lock's owner token | the lease |
+//! | `<prefix>~fence:…` | its last fence, decimal | the lease and two days, re-armed by renewals |
+//!
+//! A side key lies in the cluster slot of its main key, which is never renamed:
+//!
+//! * a main key with a valid hash tag: `<prefix>~fence::<name>`, which has the same tag;
+//! * a main key without braces: `<prefix>~fence:{<main key>}`;
+//! * any other braces (`a{b`, `{}x`, `a{}b{c}`): `<prefix>~fence:{<tag of the slot>}:<name>`.
+
+use std::sync::OnceLock;
+
+use lockkeeper_core::Key;
+
+const FENCE_MARK: &[u8] = b"~fence:";
+const SLOTS: usize = 16_384;
+
+/// The side key of a lock.
+pub fn fence_key(main: &Key) -> Vec<u8> {
+    let (prefix, name, whole) = (main.prefix(), main.name(), main.as_bytes());
+    if hash_tag(whole).is_some() {
+        return [prefix, FENCE_MARK, b":", name].concat();
+    }
+    if !whole.iter().any(|byte| matches!(byte, b'{' | b'}')) {
+        return [prefix, FENCE_MARK, b"{", whole, b"}"].concat();
+    }
+    let tag = slot_tags()[usize::from(slot_of(whole))].to_string();
+    [prefix, FENCE_MARK, b"{", tag.as_bytes(), b"}:", name].concat()
+}
+
+/// The cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16,384.
+pub fn slot_of(key: &[u8]) -> u16 {
+    crc16(hash_tag(key).unwrap_or(key)) % SLOTS as u16
+}
+
+/// What lies between the first `{` and the next `}`, if it is not empty.
+fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let open = key.iter().position(|&byte| byte == b'{')?;
+    let rest = &key[open + 1..];
+    let close = rest.iter().position(|&byte| byte == b'}')?;
+    (close > 0).then(|| &rest[..close])
+}
+
+/// For each slot the smallest number whose decimal digits hash to it. Made once, on the first name that needs it.
+fn slot_tags() -> &'static [u32] {
+    static TAGS: OnceLock<Vec<u32>> = OnceLock::new();
+    TAGS.get_or_init(|| {
+        let mut tags = vec![u32::MAX; SLOTS];
+        let mut missing = SLOTS;
+        for number in 0u32.. {
+            let tag = &mut tags[usize::from(crc16(number.to_string().as_bytes())) % SLOTS];
+            if *tag == u32::MAX {
+                *tag = number;
+                missing -= 1;
+                if missing == 0 {
+                    break;
+                }
+            }
+        }
+        tags
+    })
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockkeeper_core::Prefix;
+
+    fn fence_of(prefix: &str, name: &str) -> (Key, Vec<u8>) {
+        let key = Key::new(&Prefix::new(prefix).unwrap(), name).unwrap();
+        let fence = fence_key(&key);
+        (key, fence)
+    }
+
+    #[test]
+    fn crc16_is_the_one_of_the_cluster_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(slot_of(b"foo{bar}baz"), slot_of(b"bar"));
+    }
+
+    #[test]
+    fn l95_side_keys_lie_in_the_slot_of_their_main_key_and_begin_with_the_prefix() {
+        let names = [
+            "order:1",
+            "{Test}:abc:key",
+            "a{b",
+            "a}b",
+            "{}",
+            "{}x",
+            "a{}b{c}",
+            "{a}{b}",
+            "}{",
+            "{{a}}",
+            "a{b}c{",
+            "\n",
+        ];
+        for prefix in ["lock:", "", "{app}:", "x{app}"] {
+            for name in names {
+                let (key, fence) = fence_of(prefix, name);
+                assert_eq!(slot_of(key.as_bytes()), slot_of(&fence), "{prefix}{name}");
+                assert!(fence.starts_with(&[prefix.as_bytes(), b"~fence:"].concat()), "{prefix}{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn l98_the_layout_is_what_the_documents_say() {
+        assert_eq!(fence_of("lock:", "order:1").1, b"lock:~fence:{lock:order:1}");
+        assert_eq!(fence_of("lock:", "{Test}:k").1, b"lock:~fence::{Test}:k");
+        assert_eq!(fence_of("", "k").1, b"~fence:{k}");
+    }
+
+    #[test]
+    fn different_main_keys_never_share_a_side_key() {
+        let names = ["a", "{a}", "{lock:a}", "a}", "{a", "lock:a", "{a}:a", "1:a", "{1}:a"];
+        let fences: std::collections::HashSet<_> =
+            names.iter().map(|name| fence_of("lock:", name).1).collect();
+        assert_eq!(fences.len(), names.len());
+    }
+}

@@ -1,0 +1,245 @@
+//! A connection that replaces itself.
+//!
+//! One task per link connects, with growing pauses, from the first use until it succeeds; a broken or silent
+//! connection is replaced at once. Callers wait for the attempt under way and no longer: while the link pauses
+//! after a failed attempt they are told at once.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, Value};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::config::{MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE};
+use crate::connect::Connector;
+use crate::error::{CallError, Failure, classify};
+use crate::probe::ServerInfo;
+use crate::redis1::Adopted;
+
+/// A way to a server: a connection of our own, or one that the user lent.
+#[derive(Clone, Debug)]
+pub(crate) enum Link {
+    Own(Arc<OwnLink>),
+    Adopted(Arc<Adopted>),
+}
+
+/// A usable connection.
+#[derive(Clone)]
+pub(crate) struct Up {
+    wire: Wire,
+    pub(crate) info: Arc<ServerInfo>,
+}
+
+#[derive(Clone)]
+enum Wire {
+    Own { connection: MultiplexedConnection, generation: u64, silent: Arc<AtomicU32> },
+    Adopted(Arc<Adopted>),
+}
+
+impl Link {
+    /// The connection, waiting for the attempt under way.
+    pub(crate) async fn up(&self, within: Duration) -> Result<Up, Failure> {
+        match self {
+            Self::Own(link) => link.up(within).await,
+            Self::Adopted(adopted) => {
+                let info = adopted.info(within).await?;
+                Ok(Up { wire: Wire::Adopted(adopted.clone()), info })
+            }
+        }
+    }
+
+    /// Sends one command.
+    pub(crate) async fn send(&self, up: &Up, command: &Cmd, within: Duration) -> Result<Value, CallError> {
+        let result = match &up.wire {
+            Wire::Own { connection, .. } => {
+                timeout(within, connection.clone().req_packed_command(command)).await
+            }
+            Wire::Adopted(adopted) => timeout(within, adopted.connection().req_packed_command(command)).await,
+        };
+        let result = match result {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(classify(&error)),
+            Err(_) => Err(CallError::Silent),
+        };
+        if let (Self::Own(link), Wire::Own { generation, silent, .. }) = (self, &up.wire) {
+            link.judge(*generation, silent, result.as_ref().err());
+        }
+        result
+    }
+
+    /// The number of connections made so far; changes when one was replaced. `None` for a lent connection.
+    pub(crate) fn generations(&self) -> Option<watch::Receiver<u64>> {
+        match self {
+            Self::Own(link) => Some(link.generations.subscribe()),
+            Self::Adopted(_) => None,
+        }
+    }
+
+    /// There is a connection at the moment, as far as is known.
+    pub(crate) fn is_up(&self) -> bool {
+        match self {
+            Self::Own(link) => matches!(*link.state.borrow(), State::Up(_)),
+            Self::Adopted(_) => true,
+        }
+    }
+}
+
+/// A connection of our own.
+pub(crate) struct OwnLink {
+    connector: Arc<Connector>,
+    state: watch::Sender<State>,
+    generations: watch::Sender<u64>,
+    next_generation: AtomicU64,
+}
+
+enum State {
+    /// Nothing is under way.
+    Idle,
+    /// The task attempts to connect.
+    Connecting,
+    /// The task pauses after a failed attempt.
+    Pausing(Failure),
+    /// Connected.
+    Up(Up),
+}
+
+impl std::fmt::Debug for OwnLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OwnLink({})", self.connector.config.address())
+    }
+}
+
+impl OwnLink {
+    pub(crate) fn new(connector: Arc<Connector>) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            state: watch::Sender::new(State::Idle),
+            generations: watch::Sender::new(0),
+            next_generation: AtomicU64::new(1),
+        })
+    }
+
+    async fn up(self: &Arc<Self>, within: Duration) -> Result<Up, Failure> {
+        if let State::Up(up) = &*self.state.borrow() {
+            return Ok(up.clone());
+        }
+        let mut changes = self.state.subscribe();
+        self.ensure_connecting();
+        let waiting = changes.wait_for(|state| !matches!(state, State::Connecting | State::Idle));
+        match timeout(within, waiting).await {
+            Ok(Ok(state)) => match &*state {
+                State::Up(up) => Ok(up.clone()),
+                State::Pausing(failure) => Err(failure.clone()),
+                State::Idle | State::Connecting => Err(Failure::unreachable("not connected")),
+            },
+            Ok(Err(_closed)) => Err(Failure::unreachable("not connected")),
+            Err(_) => Err(Failure::unreachable(format!("not connected within {within:?}"))),
+        }
+    }
+
+    /// Starts the connecting task unless it runs or is not needed.
+    fn ensure_connecting(self: &Arc<Self>) {
+        let idle = self.state.send_if_modified(|state| {
+            let idle = matches!(state, State::Idle);
+            if idle {
+                *state = State::Connecting;
+            }
+            idle
+        });
+        if idle {
+            self.spawn();
+        }
+    }
+
+    /// The task runs on the caller's runtime, and the connection with it: that spares a change of thread per call.
+    fn spawn(self: &Arc<Self>) {
+        let task = ConnectTask { link: Arc::downgrade(self), finished: false };
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(task.run())),
+            Err(_) => drop(task),
+        }
+    }
+
+    /// Notes how a command ended, and replaces a connection that is broken or silent.
+    fn judge(self: &Arc<Self>, generation: u64, silent: &AtomicU32, error: Option<&CallError>) {
+        match error {
+            Some(CallError::Broken(reason)) => self.replace(generation, reason),
+            Some(CallError::Silent) => {
+                if silent.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_SILENT_COMMANDS {
+                    self.replace(generation, "no answers");
+                }
+            }
+            _ => {
+                if silent.load(Ordering::Relaxed) > 0 {
+                    silent.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn replace(self: &Arc<Self>, broken: u64, reason: &str) {
+        let replaced = self.state.send_if_modified(|state| {
+            let current = matches!(state, State::Up(Up { wire: Wire::Own { generation, .. }, .. }) if *generation == broken);
+            if current {
+                *state = State::Connecting;
+            }
+            current
+        });
+        if replaced {
+            tracing::warn!(address = %self.connector.config.address(), reason, "redis connection replaced");
+            self.spawn();
+        }
+    }
+
+    fn set_up(&self, connection: MultiplexedConnection, info: ServerInfo) {
+        let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
+        let wire = Wire::Own { connection, generation, silent: Arc::default() };
+        self.state.send_replace(State::Up(Up { wire, info: Arc::new(info) }));
+        self.generations.send_replace(generation);
+    }
+}
+
+/// The connecting task. When its runtime dies with it, the link is idle again and the next caller starts another.
+struct ConnectTask {
+    link: Weak<OwnLink>,
+    finished: bool,
+}
+
+impl ConnectTask {
+    async fn run(mut self) {
+        let mut pause = MIN_RECONNECT_PAUSE;
+        while let Some(connector) = self.link.upgrade().map(|link| link.connector.clone()) {
+            let result = connector.connect().await;
+            let Some(link) = self.link.upgrade() else { return };
+            match result {
+                Ok((connection, info)) => {
+                    self.finished = true;
+                    link.set_up(connection, info);
+                    return;
+                }
+                Err(failure) => {
+                    tracing::debug!(address = %connector.config.address(), error = %failure.detail, "redis connection failed");
+                    link.state.send_replace(State::Pausing(failure));
+                }
+            }
+            drop(link);
+            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            pause = (pause * 2).min(MAX_RECONNECT_PAUSE);
+            if let Some(link) = self.link.upgrade() {
+                link.state.send_replace(State::Connecting);
+            }
+        }
+    }
+}
+
+impl Drop for ConnectTask {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.upgrade().filter(|_| !self.finished) {
+            link.state.send_replace(State::Idle);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Reading what a script answered.
+
+use std::time::Duration;
+
+use lockkeeper_core::Timestamp;
+use lockkeeper_core::lock::{Busy, Fence, Holder};
+use redis::Value;
+
+/// A reply that no script of ours sends; says what was wrong with it.
+#[derive(Debug)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+/// The fields of a reply array, taken from the front.
+pub(crate) struct Fields(std::vec::IntoIter<Value>);
+
+impl Fields {
+    pub(crate) fn of(value: Value) -> Result<Self, Malformed> {
+        match value {
+            Value::Array(fields) => Ok(Self(fields.into_iter())),
+            _ => Err(Malformed("not an array")),
+        }
+    }
+
+    fn next(&mut self) -> Result<Value, Malformed> {
+        self.0.next().ok_or(Malformed("too short"))
+    }
+
+    pub(crate) fn int(&mut self) -> Result<i64, Malformed> {
+        match self.next()? {
+            Value::Int(number) => Ok(number),
+            _ => Err(Malformed("a number was expected")),
+        }
+    }
+
+    pub(crate) fn unsigned(&mut self) -> Result<u64, Malformed> {
+        u64::try_from(self.int()?).map_err(|_| Malformed("a negative number"))
+    }
+
+    pub(crate) fn index(&mut self) -> Result<usize, Malformed> {
+        usize::try_from(self.int()?).map_err(|_| Malformed("a negative index"))
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
+        match self.next()? {
+            Value::BulkString(bytes) => Ok(bytes),
+            Value::SimpleString(text) => Ok(text.into_bytes()),
+            Value::Okay => Ok(b"OK".to_vec()),
+            _ => Err(Malformed("bytes were expected")),
+        }
+    }
+
+    pub(crate) fn rest(self) -> impl Iterator<Item = Value> {
+        self.0
+    }
+
+    pub(crate) fn timestamp(&mut self) -> Result<Timestamp, Malformed> {
+        self.unsigned().map(Timestamp::from_micros)
+    }
+
+    pub(crate) fn fence(&mut self) -> Result<Fence, Malformed> {
+        self.unsigned().map(Fence::new)
+    }
+
+    pub(crate) fn holder(&mut self) -> Result<Holder, Malformed> {
+        let token = self.bytes()?;
+        Ok(Holder::new(&token, self.unsigned()?))
+    }
+
+    /// A `PTTL`: `None` for "no expiry".
+    pub(crate) fn remaining(&mut self) -> Result<Option<Duration>, Malformed> {
+        Ok(u64::try_from(self.int()?).ok().map(Duration::from_millis))
+    }
+
+    pub(crate) fn busy(&mut self) -> Result<Busy, Malformed> {
+        Ok(Busy { index: self.index()?, holder: self.holder()?, remaining: self.remaining()? })
+    }
+}

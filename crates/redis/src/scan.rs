@@ -1,0 +1,63 @@
+//! Listing locks, a page at a time. Never `KEYS`.
+
+use std::time::Duration;
+
+use lockkeeper_core::{Error, Key, Prefix};
+use redis::cmd;
+
+use crate::store::RedisStore;
+
+/// Where a listing goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor(u64);
+
+impl RedisStore {
+    /// One page of the main keys with this prefix; `None` as cursor starts, and `None` in the answer ends.
+    ///
+    /// As `SCAN` does: a key that is there all the time is seen at least once, possibly twice; a page may be empty.
+    ///
+    /// # Redis
+    /// One `SCAN … MATCH … COUNT … TYPE string`, one round trip.
+    ///
+    /// # Errors
+    /// As for any command.
+    pub async fn scan(
+        &self,
+        prefix: &Prefix,
+        from: Option<Cursor>,
+        count: u32,
+        within: Duration,
+    ) -> Result<(Vec<Key>, Option<Cursor>), Error> {
+        let mut command = cmd("SCAN");
+        command.arg(from.map_or(0, |cursor| cursor.0)).arg("MATCH").arg(pattern(prefix.as_bytes()));
+        command.arg("COUNT").arg(count).arg("TYPE").arg("string");
+        let (next, names): (u64, Vec<Vec<u8>>) = self.ask("list", &command, within).await?;
+        let is_main = |name: &Vec<u8>| name.len() >= prefix.as_bytes().len();
+        let keys = names.iter().filter(|name| is_main(name)).filter_map(|name| {
+            // Side keys, and names that no lock of ours can have, are not listed.
+            Key::new(prefix, &name[prefix.as_bytes().len()..]).ok()
+        });
+        Ok((keys.collect(), (next != 0).then_some(Cursor(next))))
+    }
+}
+
+/// A glob that matches the prefix literally.
+fn pattern(prefix: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(prefix.len() + 1);
+    for &byte in prefix {
+        if matches!(byte, b'*' | b'?' | b'[' | b']' | b'^' | b'\\') {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern.push(b'*');
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_prefix_is_matched_literally() {
+        assert_eq!(super::pattern(b"a*[b"), b"a\\*\\[b*");
+    }
+}

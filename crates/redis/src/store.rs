@@ -1,0 +1,317 @@
+//! The Redis store: three connections, and the generic way from a decision to its script and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::{Answer, Apply, Clock, Error, ErrorKind, Keys, Timestamp, Uptime, WrongType};
+use redis::{Cmd, FromRedisValue, Value, cmd};
+use tokio::sync::watch;
+
+use crate::clock::ServerClock;
+use crate::config::RedisConfig;
+use crate::connect::Connector;
+use crate::error::{CallError, ServerWords, malformed};
+use crate::link::{Link, OwnLink, Up};
+use crate::ports::Port;
+use crate::probe::ServerInfo;
+use crate::redis1::Adopted;
+use crate::reply::{Fields, Malformed};
+
+/// What a connection is for. They are apart so that none delays another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Commands that a caller waits for.
+    Command,
+    /// Renewals, compensations and background releases.
+    Renewal,
+    /// Polls of those who wait for a lock.
+    Waiting,
+}
+
+const LANES: usize = 3;
+
+/// A store on one Redis or Valkey server. Cheap to clone; clones share the connections.
+#[derive(Clone, Debug)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+    lane: Lane,
+}
+
+#[derive(Debug)]
+struct Shared {
+    links: [Link; LANES],
+    owner: Owner,
+    response_timeout: Duration,
+}
+
+/// Who owns the connections, and with them the knowledge of the server's clock.
+#[derive(Debug)]
+enum Owner {
+    Us(Arc<Connector>),
+    Lender(Arc<Adopted>),
+}
+
+impl RedisStore {
+    /// A store that connects when it is first used. Must be used inside a Tokio runtime.
+    pub fn lazy(config: RedisConfig, clock: Arc<dyn Clock>) -> Self {
+        let response_timeout = config.response_timeout;
+        let connector = Arc::new(Connector { config, clock: ServerClock::new(clock) });
+        let links = std::array::from_fn(|_| Link::Own(OwnLink::new(connector.clone())));
+        let shared = Shared { links, owner: Owner::Us(connector), response_timeout };
+        Self { shared: Arc::new(shared), lane: Lane::Command }
+    }
+
+    /// A store whose command connection stands.
+    ///
+    /// # Errors
+    /// Unreachable, or refused (credentials).
+    pub async fn connect(config: RedisConfig, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        let limit = config.connect_timeout;
+        let store = Self::lazy(config, clock);
+        let up = store.link().up(limit + Duration::from_millis(100)).await;
+        up.map_err(|failure| failure.into_error("connect"))?;
+        Ok(store)
+    }
+
+    pub(crate) fn adopted(connection: Adopted, response_timeout: Duration) -> Self {
+        let adopted = Arc::new(connection);
+        let links = std::array::from_fn(|_| Link::Adopted(adopted.clone()));
+        let shared = Shared { links, owner: Owner::Lender(adopted), response_timeout };
+        Self { shared: Arc::new(shared), lane: Lane::Command }
+    }
+
+    /// The same store, sending on another of its connections.
+    #[must_use]
+    pub fn on(&self, lane: Lane) -> Self {
+        Self { shared: self.shared.clone(), lane }
+    }
+
+    /// The limit for one command.
+    pub fn response_timeout(&self) -> Duration {
+        self.shared.response_timeout
+    }
+
+    /// The server's time now, as far as is known.
+    pub fn server_now(&self) -> Timestamp {
+        self.clock().now()
+    }
+
+    /// By how much the server's clock is ahead of this machine's, in microseconds.
+    pub fn server_ahead_us(&self) -> i64 {
+        self.clock().ahead_of_wall_us()
+    }
+
+    /// What the command connection's probe found; connects if need be.
+    ///
+    /// # Errors
+    /// Unreachable.
+    pub async fn server_info(&self, within: Duration) -> Result<Arc<ServerInfo>, Error> {
+        self.link().up(within).await.map(|up| up.info).map_err(|failure| failure.into_error("probe"))
+    }
+
+    /// Changes when this lane's connection was replaced. `None` for a lent connection.
+    pub fn reconnections(&self) -> Option<watch::Receiver<u64>> {
+        self.link().generations()
+    }
+
+    /// This lane has a connection at the moment, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.link().is_up()
+    }
+
+    /// Asks for the server's time: finds out whether this lane's connection still answers. One `TIME`.
+    ///
+    /// # Errors
+    /// As for any command.
+    pub async fn heartbeat(&self, within: Duration) -> Result<Timestamp, Error> {
+        let sent = self.clock().uptime();
+        let (seconds, micros): (u64, u64) = self.ask("heartbeat", &cmd("TIME"), within).await?;
+        let at = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
+        self.clock().observe(sent, at);
+        Ok(at)
+    }
+
+    /// Runs one plain command that takes nothing, for look-ups and diagnosis.
+    ///
+    /// # Errors
+    /// Unreachable, refused, or no answer in time.
+    pub async fn query<T: FromRedisValue>(&self, command: &[&str], within: Duration) -> Result<T, Error> {
+        let mut whole = Cmd::new();
+        whole.arg(command);
+        self.ask("query", &whole, within).await
+    }
+
+    pub(crate) async fn ask<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        command: &Cmd,
+        within: Duration,
+    ) -> Result<T, Error> {
+        let started = self.clock().uptime();
+        let up = self.link().up(within).await.map_err(|failure| failure.into_error(operation))?;
+        let left = within.saturating_sub(self.clock().uptime().since(started));
+        match self.link().send(&up, command, left).await {
+            Ok(value) => redis::from_redis_value(value)
+                .map_err(|error| Error::new(ErrorKind::Protocol, operation, error.to_string())),
+            Err(CallError::Answered(words)) => {
+                Err(Error::new(ErrorKind::Refused(words.refusal()), operation, words.text()))
+            }
+            Err(error) => Err(unanswered(operation, &error, None)),
+        }
+    }
+
+    fn link(&self) -> &Link {
+        &self.shared.links[self.lane as usize]
+    }
+
+    fn clock(&self) -> &ServerClock {
+        match &self.shared.owner {
+            Owner::Us(connector) => &connector.clock,
+            Owner::Lender(adopted) => &adopted.clock,
+        }
+    }
+}
+
+impl<D: Port> Apply<D> for RedisStore {
+    async fn apply(&self, at: &Keys, decision: D, within: Duration) -> Result<Answer<D::Reply>, Error> {
+        let ends = self.clock().uptime().after(within);
+        Attempt { store: self, at, decision, ends, sent: 0, in_doubt: None, was_late: false }.run().await
+    }
+}
+
+/// One decision on its way: sent once, and again only where that is safe.
+struct Attempt<'a, D> {
+    store: &'a RedisStore,
+    at: &'a Keys,
+    decision: D,
+    ends: Uptime,
+    /// How many copies were sent that the server may have applied.
+    sent: u32,
+    /// A copy was sent and not answered.
+    in_doubt: Option<CallError>,
+    was_late: bool,
+}
+
+/// What to do after one copy was sent.
+enum Next<R> {
+    Done(Answer<R>),
+    Again,
+}
+
+impl<D: Port> Attempt<'_, D> {
+    async fn run(mut self) -> Result<Answer<D::Reply>, Error> {
+        loop {
+            let up = match self.store.link().up(self.left()).await {
+                Ok(up) if !up.info.scripts => return Err(scripts_forbidden::<D>()),
+                Ok(up) => up,
+                Err(failure) => return Err(self.definite(failure.into_error(D::NAME))),
+            };
+            if let Next::Done(answer) = self.send(&up).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Sends one copy, stamped with what is left of the limit in the server's time (invariant 5 relies on it).
+    async fn send(&mut self, up: &Up) -> Result<Next<D::Reply>, Error> {
+        let left = self.left();
+        self.decision.set_not_after(self.store.clock().now().after(left));
+        let sent_at = self.store.clock().uptime();
+        self.sent += 1;
+        match self.run_script(up, left).await {
+            Ok(value) => self.read(value, sent_at),
+            Err(CallError::Answered(words)) => {
+                self.sent -= 1;
+                Err(self.definite(words.into_error(D::NAME)))
+            }
+            Err(CallError::Broken(reason)) if D::REPEATABLE && self.in_doubt.is_none() => {
+                self.in_doubt = Some(CallError::Broken(reason));
+                Ok(Next::Again)
+            }
+            Err(error) => Err(self.unknown(&error)),
+        }
+    }
+
+    /// By hash; by source where the server does not know the hash (a restart, `SCRIPT FLUSH`) or the command.
+    async fn run_script(&self, up: &Up, within: Duration) -> Result<Value, CallError> {
+        let read_only = D::SCRIPT.read_only && up.info.read_only_scripts;
+        let (by_hash, by_source) = if read_only { ("EVALSHA_RO", "EVAL_RO") } else { ("EVALSHA", "EVAL") };
+        let started = self.store.clock().uptime();
+        let link = self.store.link();
+        match link.send(up, &self.command(by_hash, D::SCRIPT.hash()), within).await {
+            Err(CallError::Answered(words)) if needs_source(&words) => {
+                let left = within.saturating_sub(self.store.clock().uptime().since(started));
+                link.send(up, &self.command(by_source, D::SCRIPT.source), left).await
+            }
+            result => result,
+        }
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = cmd(name);
+        command.arg(script);
+        D::keys(self.at, &mut command);
+        self.decision.arguments(&mut command);
+        command
+    }
+
+    fn read(&mut self, value: Value, sent_at: Uptime) -> Result<Next<D::Reply>, Error> {
+        let malformed = |Malformed(what)| malformed(D::NAME, self.at, what);
+        let mut fields = Fields::of(value).map_err(malformed)?;
+        let at = fields.timestamp().map_err(malformed)?;
+        self.store.clock().observe(sent_at, at);
+        let status = fields.bytes().map_err(malformed)?;
+        match &status[..] {
+            b"late" if self.was_late || self.left().is_zero() => {
+                Err(self.definite(Error::new(ErrorKind::TooLate, D::NAME, "")))
+            }
+            b"late" => {
+                self.was_late = true;
+                self.sent -= 1;
+                Ok(Next::Again)
+            }
+            b"wrongtype" => {
+                let index = fields.index().map_err(malformed)?;
+                let side = fields.int().map_err(malformed)? != 0;
+                Err(WrongType { index, side }.into_error(D::NAME, self.at))
+            }
+            status => {
+                let reply = D::read(status, fields).map_err(malformed)?;
+                Ok(Next::Done(Answer { reply, at, sent: self.sent }))
+            }
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.ends.since(self.store.clock().uptime())
+    }
+
+    /// "Not applied" is the answer, unless an earlier copy is still in doubt.
+    fn definite(&self, error: Error) -> Error {
+        match &self.in_doubt {
+            Some(doubt) => self.unknown(doubt),
+            None => error.with_key(self.at),
+        }
+    }
+
+    fn unknown(&self, error: &CallError) -> Error {
+        unanswered(D::NAME, error, self.decision.not_after()).with_key(self.at)
+    }
+}
+
+fn needs_source(words: &ServerWords) -> bool {
+    words.is_no_script() || words.is_unknown_command()
+}
+
+fn unanswered(operation: &'static str, error: &CallError, not_after: Option<Timestamp>) -> Error {
+    let detail = match error {
+        CallError::Broken(reason) => format!("the connection broke before the answer: {reason}"),
+        CallError::Silent | CallError::Answered(_) => "no answer within the limit".to_owned(),
+    };
+    Error::new(ErrorKind::OutcomeUnknown { not_after }, operation, detail)
+}
+
+fn scripts_forbidden<D: Port>() -> Error {
+    let detail = "this server or user may not run scripts (EVAL, EVALSHA); nothing was taken";
+    Error::new(ErrorKind::Unsupported, D::NAME, detail)
+}

