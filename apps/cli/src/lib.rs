@@ -1,3 +1,13 @@
 //! The parts of the `lockkeeper` command.
 
+mod args;
+pub mod common;
+pub mod demo;
+pub mod doctor;
+pub mod exit;
+mod ls;
+mod release;
 pub mod run;
+mod show;
+
+pub use args::{Cli, main};

@@ -1,3 +1,7 @@
 //! The `lockkeeper` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lockkeeper_cli::main()
+}

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockkeeper_core::lock::{
-    Fence, ForceRelease, ForceReleaseReply, Holder, Identity, Inspect, Inspection, LockStore,
+    Fence, ForceRelease, ForceReleaseReply, Holder, Identity, Inspect, Inspection, LockStore, OwnerToken,
+    Release, ReleaseReply,
 };
 use lockkeeper_core::{Clock, Error, ErrorKind, Key, Keys, MemoryStore, Prefix, Timestamp};
 use lockkeeper_redis::{Lane, RedisConfig, RedisStore, ServerInfo};
@@ -14,7 +15,7 @@ use lockkeeper_redis::{Lane, RedisConfig, RedisStore, ServerInfo};
 use crate::backend::Backend;
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
-use crate::lock::{ForceReleased, GiveBack, Lock, LossReason};
+use crate::lock::{ForceReleased, GiveBack, Lock, LossReason, Released};
 
 /// What lock keys begin with unless [`KeeperBuilder::prefix`] says otherwise.
 const DEFAULT_PREFIX: &str = "lock:";
@@ -189,6 +190,34 @@ impl Keeper {
             ForceReleaseReply::Released(fence) => ForceReleased::Released(fence),
             ForceReleaseReply::Free => ForceReleased::Free,
             ForceReleaseReply::HeldByAnother(holder) => ForceReleased::HeldByAnother(holder),
+        })
+    }
+
+    /// Releases `name` if it is held with `token`, which may come from another process. Where the guard is at hand,
+    /// [`LockGuard::release`](crate::LockGuard::release) knows more.
+    ///
+    /// # Redis
+    /// One `EVALSHA`, one round trip. Inside: `TIME`, a `GET` and a `DEL`.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock); not a lock; refused; unreachable; outcome unknown. Repeating it is harmless, but then
+    /// `Expired` may mean that the first one did it.
+    ///
+    /// # Cancel safety
+    /// It may have been released.
+    pub async fn release_token(
+        &self,
+        name: impl AsRef<[u8]>,
+        token: &OwnerToken,
+    ) -> Result<Released, Error> {
+        let keys = Keys::from(Key::new(&self.inner.prefix, name)?);
+        let decision = Release { token: token.clone() };
+        let answer =
+            self.inner.backend.apply(Lane::Command, &keys, decision, self.inner.response_timeout).await?;
+        Ok(match answer.reply {
+            ReleaseReply::Released => Released::Released,
+            ReleaseReply::Expired(_) => Released::Expired,
+            ReleaseReply::HeldByAnother(_, holder) => Released::HeldByAnother(holder),
         })
     }
 

@@ -61,8 +61,7 @@ impl Link {
             Wire::Adopted(adopted) => timeout(within, adopted.connection().req_packed_command(command)).await,
         };
         let result = match result {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(classify(&error)),
+            Ok(reply) => reply.and_then(Value::extract_error).map_err(|error| classify(&error)),
             Err(_) => Err(CallError::Silent),
         };
         if let (Self::Own(link), Wire::Own { generation, silent, .. }) = (self, &up.wire) {

@@ -63,7 +63,8 @@ async fn ask(
     mut connection: Box<dyn ConnectionLike + Send>,
     command: Cmd,
 ) -> Result<Result<Value, ServerWords>, Failure> {
-    match connection.req_packed_command(&command).await.map_err(|error| classify(&error)) {
+    let reply = connection.req_packed_command(&command).await.and_then(Value::extract_error);
+    match reply.map_err(|error| classify(&error)) {
         Ok(value) => Ok(Ok(value)),
         Err(CallError::Answered(words)) if words.refusal() == lockkeeper_core::Refusal::NotAuthenticated => {
             Err(Failure {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Signal, ioctl_tiocsctty, kill_process_group, setsid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp};
+use rustix::termios::tcgetpgrp;
 
 use super::bench::{Process, Scratch, wait_for, wrapper};
 
@@ -253,16 +253,14 @@ fn ctrl_z_stops_the_script_that_called_us() {
 fn a_killed_child_leaves_the_terminal_as_it_was() {
     let scratch = Scratch::new();
     let mut shell = Shell::new(&scratch);
-    let options = "--lose-after-file lost --within-ms 300";
-    shell.press(&format!(
-        "$W {options} sh -c 'trap \"\" TERM; stty -icanon; echo $$ >child; sleep 1000'; sh\n"
-    ));
+    let wrapper = "$W --lose-after-file lost --within-ms 300";
+    let script = "trap \"\" TERM; stty -icanon; stty -a >inside; echo $$ >child; sleep 1000";
+    shell.press(&format!("{wrapper} sh -c '{script}'; stty -a >after; echo >done\n"));
     shell.wait_for_foreground(scratch.pid("child"));
-    let canonical =
-        |shell: &Shell| tcgetattr(shell.keyboard.as_fd()).unwrap().local_modes.contains(LocalModes::ICANON);
-    assert!(!canonical(&shell));
     scratch.touch("lost");
-    wait_for("its usual mode", || canonical(&shell));
+    wait_for("the next command", || scratch.path("done").exists());
+    assert!(scratch.read("inside").contains(" -icanon "));
+    assert!(scratch.read("after").contains(" icanon "));
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Decision for Acquire {
         }
         let previous = highest_fence(cells)?;
         let repeated = cells.iter().all(|cell| cell.is_held_with(&self.token));
-        if repeated && previous > 0 {
+        if repeated && self.fences.fits(previous) {
             cells.iter_mut().for_each(|cell| cell.lengthen(self.lease, now));
             return Ok(AcquireReply::Granted(self.fences.first_of(previous)));
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fence::{FENCE_RETENTION, Fence, FenceRequest};
+use super::fence::{FENCE_MAX, FENCE_RETENTION, Fence, FenceRequest, MAX_FENCE_BLOCK};
 use super::lease::Lease;
 use super::token::{Holder, OwnerToken};
 use crate::decision::{State, WrongType};
@@ -140,8 +140,11 @@ pub(super) fn highest_fence(cells: &[LockCell]) -> Result<u64, WrongType> {
     for (index, cell) in cells.iter().enumerate() {
         match cell.fence {
             FenceMark::Absent => {}
-            FenceMark::Last { number, .. } => highest = highest.max(number),
-            FenceMark::WrongType => return Err(WrongType { index, side: true }),
+            FenceMark::Last { number, .. } if number <= FENCE_MAX - u64::from(MAX_FENCE_BLOCK) => {
+                highest = highest.max(number)
+            }
+            // Nothing of ours comes near the end of the numbers: somebody else wrote it.
+            FenceMark::Last { .. } | FenceMark::WrongType => return Err(WrongType { index, side: true }),
         }
     }
     Ok(highest)

@@ -65,6 +65,11 @@ impl FenceRequest {
         (Fence(first), first + u64::from(self.block) - 1)
     }
 
+    /// The stored number can be the last of such a block; else the side key was lost or replaced meanwhile.
+    pub(crate) fn fits(self, last: u64) -> bool {
+        last >= u64::from(self.block)
+    }
+
     /// The first number of the block whose last one is stored.
     pub(crate) fn first_of(self, last: u64) -> Fence {
         Fence(last.saturating_sub(u64::from(self.block) - 1))

@@ -46,7 +46,7 @@ impl Decision for Swap {
         check_mains(cells)?;
         if cells.iter().all(|cell| cell.is_held_with(&self.to)) {
             let last = highest_fence(cells)?;
-            if last > 0 {
+            if self.fences.fits(last) {
                 cells.iter_mut().for_each(|cell| cell.lengthen(self.lease, now));
                 return Ok(SwapReply::Swapped(self.fences.first_of(last)));
             }

@@ -157,9 +157,14 @@ impl MemoryStore {
         (page, rest.next().is_some())
     }
 
-    /// Puts a cell there as if a foreign client had written it. For tests of what others may leave behind.
-    pub fn put_foreign(&self, key: &Key, cell: LockCell) {
-        self.tables.lock().locks.cells.insert(key.clone(), cell);
+    /// Changes a cell behind everybody's back, as a foreign client would. For tests of what others may leave behind.
+    pub fn tamper(&self, key: &Key, change: impl FnOnce(&mut LockCell)) {
+        let now = self.clock.wall();
+        let at = Keys::from(key.clone());
+        self.tables.lock().locks.with_cells(&at, now, |cells| {
+            cells[0].expire(now);
+            change(&mut cells[0]);
+        });
     }
 
     /// How many keys are kept, expired ones not counted.

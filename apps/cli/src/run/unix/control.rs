@@ -34,10 +34,11 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// SIGKILL is sent this much early: timers are late by a tick, and dying takes a moment.
 const KILL_EARLY: Duration = Duration::from_millis(10);
 
-/// How often the group is looked at after the child ended.
-const POLL: Duration = Duration::from_millis(20);
+/// How often the group is looked at after the child ended: while it is to end, and while it may take its time.
+const POLL_ENDING: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(100);
 
-/// How long a group that got SIGKILL is looked at. A zombie that its parent does not wait for looks alive.
+/// How long a group that got SIGKILL is looked at. The kernel may keep a member; we do not wait for that.
 const KILLED_BOUND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -178,7 +179,7 @@ impl Control {
         if let Some((_, look)) = &mut self.left
             && now >= *look
         {
-            *look = now + POLL;
+            *look = now + if self.ending.is_some() { POLL_ENDING } else { POLL };
         }
     }
 

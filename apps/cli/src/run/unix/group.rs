@@ -15,6 +15,7 @@ use rustix::process::{
 };
 
 use super::sys::BeforeExec;
+use super::zombies;
 use crate::run::ChildSpec;
 
 /// A started child, the leader of its own process group.
@@ -76,11 +77,11 @@ impl Group {
         change
     }
 
-    /// Whether members are left, after the child ended.
+    /// Whether living members are left, after the child ended.
     pub(super) fn is_alive(&self) -> bool {
         // As the first process of a container we inherit the orphans; nobody else waits for them.
         while let Ok(Some(_)) = waitpgid(self.leader, WaitOptions::NOHANG) {}
-        test_kill_process_group(self.leader) != Err(Errno::SRCH)
+        test_kill_process_group(self.leader) != Err(Errno::SRCH) && !zombies::are_all_of(self.leader)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! * [`signals`] catches the signals that reach this process.
 //! * [`group`] is the child and its process group: start, signal, wait.
+//! * [`zombies`] tells a group's dead members from the living.
 //! * [`terminal`] lends the terminal to the child and takes it back.
 //! * [`control`] decides what to do when: the only part with a state.
 //! * [`sys`] is all the unsafe code.
@@ -11,6 +12,7 @@ mod group;
 mod signals;
 mod sys;
 mod terminal;
+mod zombies;
 
 use super::Ended;
 use super::supervisor::{Desk, Event};

@@ -32,7 +32,7 @@ for i = 2, #KEYS, 2 do
     if not string.find(mark.err, 'WRONGTYPE', 1, true) then return mark end
     return {now, 'wrongtype', (i - 2) / 2, 1}
   elseif mark then
-    if #mark > 16 or not string.match(mark, '^%d+$') or tonumber(mark) > 9007199254700000 then
+    if #mark > 16 or not string.match(mark, '^%d+$') or tonumber(mark) > 9007199254695904 then
       return {now, 'wrongtype', (i - 2) / 2, 1}
     end
     previous = math.max(previous, tonumber(mark))
@@ -40,7 +40,7 @@ for i = 2, #KEYS, 2 do
 end
 
 local lease, retention, block = tonumber(ARGV[2]), tonumber(ARGV[6]), tonumber(ARGV[5])
-if mine == #KEYS and previous > 0 then
+if mine == #KEYS and previous >= block then
   for i = 1, #KEYS, 2 do
     local left = redis.call('PTTL', KEYS[i])
     if left < lease then

@@ -23,7 +23,7 @@ if type(mark) == 'table' then
   if not string.find(mark.err, 'WRONGTYPE', 1, true) then return mark end
   return {now, 'wrongtype', 0, 1}
 elseif mark then
-  if #mark > 16 or not string.match(mark, '^%d+$') or tonumber(mark) > 9007199254700000 then
+  if #mark > 16 or not string.match(mark, '^%d+$') or tonumber(mark) > 9007199254695904 then
     return {now, 'wrongtype', 0, 1}
   end
   previous = tonumber(mark)

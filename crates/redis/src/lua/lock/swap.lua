@@ -36,7 +36,7 @@ for i = 2, #KEYS, 2 do
     if not string.find(mark.err, 'WRONGTYPE', 1, true) then return mark end
     return {now, 'wrongtype', (i - 2) / 2, 1}
   elseif mark then
-    if #mark > 16 or not string.match(mark, '^%d+$') or tonumber(mark) > 9007199254700000 then
+    if #mark > 16 or not string.match(mark, '^%d+$') or tonumber(mark) > 9007199254695904 then
       return {now, 'wrongtype', (i - 2) / 2, 1}
     end
     previous = math.max(previous, tonumber(mark))
@@ -44,7 +44,7 @@ for i = 2, #KEYS, 2 do
 end
 
 local lease, retention, block = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[6])
-if swapped == #KEYS and previous > 0 then
+if swapped == #KEYS and previous >= block then
   for i = 1, #KEYS, 2 do
     local left = redis.call('PTTL', KEYS[i])
     if left < lease then

@@ -1,0 +1,119 @@
+//! The command line as typed, and where each command begins.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::common::Common;
+use crate::demo::{self, DemoArgs};
+use crate::doctor::{self, DoctorArgs};
+use crate::exit::{self, USAGE};
+use crate::ls::{self, LsArgs};
+use crate::release::{self, ReleaseArgs};
+use crate::run::command::{self, RunArgs};
+use crate::show::{self, ShowArgs};
+
+const AFTER_HELP: &str = "\
+Environment:
+  LOCKKEEPER_URL, REDIS_URL  the server, unless --url is given
+  LOCKKEEPER_LOG             what is logged to standard error: warn (default), info, debug, …
+
+Exit codes of lockkeeper itself:
+  64  wrong usage            69  the server is unreachable or refuses
+  65  the key is no lock     75  busy: somebody else holds the lock
+                             76  the lock was lost while the command ran";
+
+/// Distributed locks on Redis: put any program under a lock, and see who holds what.
+///
+/// A lock is a lease: it ends by itself when its holder dies. Every acquisition gets a fencing number, greater than
+/// all before, by which a resource can refuse a late writer.
+#[derive(Debug, Parser)]
+#[command(name = "lockkeeper", version, after_help = AFTER_HELP, max_term_width = 100, infer_subcommands = false)]
+pub struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(RunArgs),
+    Ls(LsArgs),
+    Show(ShowArgs),
+    Release(ReleaseArgs),
+    Doctor(DoctorArgs),
+    Demo(DemoArgs),
+}
+
+/// The whole command.
+pub fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => {
+            start_logging();
+            start(cli).unwrap_or_else(|error| exit::report(&error))
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn start(cli: Cli) -> anyhow::Result<ExitCode> {
+    // Before any other thread is started.
+    let prepared = match cli.command {
+        Command::Run(args) => return command::start(args, &cli.common),
+        other => other,
+    };
+    runtime()?.block_on(Box::pin(dispatch(prepared, &cli.common)))
+}
+
+async fn dispatch(command: Command, common: &Common) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(args) => command::start(args, common),
+        Command::Ls(args) => ls::run(args, common).await,
+        Command::Show(args) => show::run(args, common).await,
+        Command::Release(args) => release::run(args, common).await,
+        Command::Doctor(args) => doctor::run(args, common).await,
+        Command::Demo(args) => demo::run(args, common).await,
+    }
+}
+
+/// The runtime of a command: one thread is enough.
+pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Help and version go to standard output; everything else is a usage error.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        let text = error.render().to_string();
+        // In the form of all our errors; what follows on further lines is clap's advice.
+        eprint!("lockkeeper: {}", text.strip_prefix("error: ").unwrap_or(&text));
+        return ExitCode::from(USAGE);
+    }
+    let _ = error.print();
+    ExitCode::SUCCESS
+}
+
+fn start_logging() {
+    let filter = EnvFilter::try_from_env("LOCKKEEPER_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+        .with_target(false)
+        .compact()
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether the server may throw locks away to make room.
+
+use super::facts::Facts;
+use super::finding::{Finding, Level};
+
+const CHECK: &str = "eviction";
+
+/// The eviction policy, the memory limit, and what was evicted so far.
+pub(super) fn check(facts: &Facts) -> Finding {
+    let Some(policy) = facts.info("maxmemory_policy") else {
+        return Finding::new(CHECK, Level::Note, "Unknown: INFO is refused")
+            .advice("Ask whoever runs the server whether maxmemory-policy is noeviction.");
+    };
+    let limit = facts.number("maxmemory").unwrap_or(0);
+    let evicted = facts.number("evicted_keys").unwrap_or(0);
+    if policy == "noeviction" {
+        return safe(limit, evicted);
+    }
+    let title = match (limit, evicted) {
+        (0, 0) => format!("{policy} would evict locks if memory were limited"),
+        (_, 0) => format!("{policy} can evict locks"),
+        (_, count) => format!("{policy} can evict locks, and {} evicted so far", were(count)),
+    };
+    let level = if limit == 0 && evicted == 0 { Level::Warning } else { Level::Problem };
+    Finding::new(CHECK, level, title)
+        .seen(format!(
+            "maxmemory-policy {policy}, maxmemory {}. Locks and fences have an expiry, so every policy but \
+             noeviction may remove them while they are held.",
+            size(limit)
+        ))
+        .advice("Keep locks on a server that evicts nothing, apart from caches; here as well as in its configuration:")
+        .command("CONFIG SET maxmemory-policy noeviction")
+        .command("CONFIG REWRITE")
+}
+
+fn safe(limit: u64, evicted: u64) -> Finding {
+    let finding = Finding::new(CHECK, Level::Ok, "Nothing is evicted");
+    let seen = match (limit, evicted) {
+        (_, 1..) => format!("But {} evicted since the server started, under another policy.", were(evicted)),
+        (0, 0) => String::new(),
+        _ => format!("With {} in use, taking locks is refused (OOM); releasing works.", size(limit)),
+    };
+    finding.seen(seen)
+}
+
+fn were(count: u64) -> String {
+    if count == 1 { "1 key was".to_owned() } else { format!("{count} keys were") }
+}
+
+fn size(bytes: u64) -> String {
+    const MIB: u64 = 1024 * 1024;
+    match bytes {
+        0 => "unlimited".to_owned(),
+        bytes if bytes >= MIB => format!("{} MiB", bytes / MIB),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_a_problem_once_it_can_act() {
+        let level = |info| check(&Facts::of(info, &[])).level;
+        assert_eq!(level("maxmemory:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n"), Level::Ok);
+        assert_eq!(level("maxmemory:0\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:0"), Level::Warning);
+        assert_eq!(level("maxmemory:1\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:0"), Level::Problem);
+        assert_eq!(level("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\nevicted_keys:3"), Level::Problem);
+        assert_eq!(level(""), Level::Note);
+    }
+}

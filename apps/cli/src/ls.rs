@@ -1,0 +1,148 @@
+//! `lockkeeper ls`: who holds what.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
+use lockkeeper::{Keeper, LockView};
+use serde::Serialize;
+
+use crate::common::{self, Common, Namespace};
+
+/// List the locks that are held.
+///
+/// Walks the key space with SCAN, which does not block the server but looks at every key of the database. Keys are
+/// sorted; with more locks than the limit, the first ones found are shown, and that is said.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LsArgs {
+    #[command(flatten)]
+    namespace: Namespace,
+
+    /// Show so many locks at most.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+/// A lock as JSON shows it.
+#[derive(Debug, Serialize)]
+struct Row {
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+    holder: String,
+    holder_id: String,
+    ours: bool,
+    acquired_ms: Option<u64>,
+    remaining_ms: Option<u64>,
+    fence: Option<u64>,
+}
+
+/// What was found.
+struct Found {
+    locks: BTreeMap<Vec<u8>, LockView>,
+    more: bool,
+}
+
+pub(crate) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCode> {
+    let keeper = common.connect(&args.namespace).await?;
+    let found = find(&keeper, args.limit as usize).await;
+    common::close(&keeper).await;
+    let found = found?;
+    if common.json { print_json(&found)? } else { print_table(&found)? }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Walks the pages; SCAN may show a key twice. Goes on until one more than `limit` is found, to know whether there
+/// are more.
+async fn find(keeper: &Keeper, limit: usize) -> Result<Found, lockkeeper::Error> {
+    let mut found = Found { locks: BTreeMap::new(), more: false };
+    let mut cursor = None;
+    loop {
+        let page = keeper.list(cursor).await?;
+        for view in page.locks {
+            let key = view.key.as_bytes().to_vec();
+            if found.locks.len() >= limit && !found.locks.contains_key(&key) {
+                found.more = true;
+                return Ok(found);
+            }
+            found.locks.insert(key, view);
+        }
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(found),
+        }
+    }
+}
+
+fn print_json(found: &Found) -> anyhow::Result<()> {
+    let rows: Result<Vec<_>, _> = found.locks.values().map(|view| serde_json::to_string(&row(view))).collect();
+    let rows = rows?;
+    // An array, with a line for each lock.
+    common::print(&if rows.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", rows.join(",\n")) })?;
+    if found.more {
+        crate::exit::say(&count(found));
+    }
+    Ok(())
+}
+
+fn print_table(found: &Found) -> anyhow::Result<()> {
+    if !found.locks.is_empty() {
+        common::print(&table(found).trim_fmt())?;
+    }
+    common::print(&count(found))
+}
+
+fn table(found: &Found) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let heading = |text| Cell::new(text).add_attribute(Attribute::Bold);
+    if std::io::stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    } else {
+        table.force_no_tty();
+    }
+    table.set_header(["KEY", "HOLDER", "REMAINING", "FENCE"].map(heading));
+    for view in found.locks.values() {
+        let fence = view.fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string());
+        table.add_row([view.key.to_string(), view.holder.to_string(), remaining(view.remaining), fence]);
+    }
+    // Flush with the text around it.
+    if let Some(column) = table.column_mut(0) {
+        column.set_padding((0, 1));
+    }
+    table
+}
+
+fn count(found: &Found) -> String {
+    match (found.locks.len(), found.more) {
+        (1, false) => "1 lock".to_owned(),
+        (some, false) => format!("{some} locks"),
+        (some, true) => format!("the first {some} found; more exist (see --limit)"),
+    }
+}
+
+/// What is left of a lease.
+pub(crate) fn remaining(remaining: Option<Duration>) -> String {
+    remaining.map_or_else(|| "no expiry".to_owned(), common::rounded)
+}
+
+fn row(view: &LockView) -> Row {
+    let key = view.key.as_bytes();
+    Row {
+        key: common::text_of(key),
+        key_hex: common::hex_of(key),
+        holder: view.holder.to_string(),
+        holder_id: view.holder.id(),
+        ours: view.holder.is_ours(),
+        acquired_ms: view.holder.acquired_at().map(|at| at.as_millis()),
+        remaining_ms: view.remaining.map(millis),
+        fence: view.fence.map(|fence| fence.get()),
+    }
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,103 @@
+//! `lockkeeper show`: one lock in detail.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lockkeeper::core::lock::Inspection;
+use lockkeeper::{Holder, Keeper};
+use serde::Serialize;
+
+use crate::common::{self, Common, Namespace, bytes_of};
+use crate::ls::{millis, remaining};
+
+/// Show who holds a lock, since when and for how long.
+///
+/// The exit code is 0 whether it is held or free; JSON says which in `state`: `held`, `free`, or `not_a_lock` for a
+/// key with another type.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The lock's name; with --exact, its whole key.
+    key: OsString,
+
+    #[command(flatten)]
+    namespace: Namespace,
+}
+
+/// What JSON shows.
+#[derive(Debug, Serialize)]
+struct Report {
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+    state: &'static str,
+    holder: Option<String>,
+    holder_id: Option<String>,
+    ours: Option<bool>,
+    acquired_ms: Option<u64>,
+    remaining_ms: Option<u64>,
+    fence: Option<u64>,
+}
+
+pub(crate) async fn run(args: ShowArgs, common: &Common) -> anyhow::Result<ExitCode> {
+    let name = bytes_of(&args.key, "the key")?;
+    let keeper = common.connect(&args.namespace).await?;
+    let seen = keeper.inspect(name).await;
+    common::close(&keeper).await;
+    let (key, seen) = (full_key(&keeper, name), seen?);
+    if common.json { common::print_json(&report(&key, &seen))? } else { common::print(&text(&key, &seen))? }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The key on the server.
+pub(crate) fn full_key(keeper: &Keeper, name: &[u8]) -> Vec<u8> {
+    [keeper.prefix(), name].concat()
+}
+
+fn report(key: &[u8], seen: &Inspection) -> Report {
+    let holder = seen.holder.as_ref();
+    Report {
+        key: common::text_of(key),
+        key_hex: common::hex_of(key),
+        state: match (seen.wrong_type, holder) {
+            (true, _) => "not_a_lock",
+            (false, Some(_)) => "held",
+            (false, None) => "free",
+        },
+        holder: holder.map(ToString::to_string),
+        holder_id: holder.map(Holder::id),
+        ours: holder.map(Holder::is_ours),
+        acquired_ms: holder.and_then(Holder::acquired_at).map(|at| at.as_millis()),
+        remaining_ms: seen.remaining.map(millis),
+        fence: seen.fence.map(|fence| fence.get()),
+    }
+}
+
+fn text(key: &[u8], seen: &Inspection) -> String {
+    let key = lockkeeper::core::key::Escaped(key);
+    let fence = seen.fence.map(|fence| format!("\n  fence      {fence}")).unwrap_or_default();
+    match (&seen.holder, seen.wrong_type) {
+        (_, true) => format!("{key} is not a lock: the key holds another type"),
+        (None, false) if fence.is_empty() => format!("{key} is free"),
+        (None, false) => format!("{key} is free{fence} (the last one given)"),
+        (Some(holder), false) => format!("{key} is held{}{fence}", held(holder, seen.remaining)),
+    }
+}
+
+fn held(holder: &Holder, left: Option<Duration>) -> String {
+    let since = since(holder).map(|since| format!("\n  since      {since}")).unwrap_or_default();
+    format!("\n  holder     {holder}\n  holder id  {}{since}\n  remaining  {}", holder.id(), remaining(left))
+}
+
+/// When it was acquired, by the holder's clock, and how long ago that is by ours.
+fn since(holder: &Holder) -> Option<String> {
+    let since_epoch = Duration::from_millis(holder.acquired_at()?.as_millis());
+    let at = UNIX_EPOCH.checked_add(since_epoch)?;
+    // Beyond the year 9999 there is no notation; such a stamp is not a time anyway.
+    if since_epoch > Duration::from_secs(253_402_300_799) {
+        return None;
+    }
+    let ago = SystemTime::now().duration_since(at).map(common::rounded).unwrap_or_default();
+    let ago = if ago.is_empty() { String::new() } else { format!(" ({ago} ago)") };
+    Some(format!("{}{ago}", humantime::format_rfc3339_millis(at)))
+}

@@ -1,0 +1,184 @@
+//! The arms of a test: the same scenario on the memory store with its manual clock, and on a real server whose wall
+//! clock is stepped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper::core::lock::{FenceMark, LockCell, LockStore, Main, Occupant, OwnerToken};
+use lockkeeper::core::{Clock, Key, ManualClock, MemoryStore, Prefix};
+use lockkeeper::redis::{RedisConfig, RedisStore, fence_key};
+use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_available};
+
+/// What a foreign client may leave behind.
+#[derive(Clone, Debug)]
+pub enum Plant {
+    /// The main key becomes a list.
+    MainList,
+    /// The main key becomes this string, with this many milliseconds to live, or no expiry.
+    MainText(Vec<u8>, Option<u64>),
+    /// The main key goes.
+    MainGone,
+    /// The fence key becomes a list.
+    FenceList,
+    /// The fence key becomes this string, for a day if it is a fence.
+    FenceText(Vec<u8>),
+    /// The fence key goes, as by eviction.
+    FenceGone,
+}
+
+/// A store under a clock that a test steps.
+pub trait Arm: Send + Sync {
+    /// For messages.
+    fn name(&self) -> String;
+    /// The store.
+    fn store(&self) -> &dyn LockStore;
+    /// Lets time pass, for the store and its server.
+    fn advance(&self, by: Duration);
+    /// Does what a foreign client might.
+    fn plant(&self, key: &Key, plant: &Plant);
+}
+
+/// The model.
+pub struct MemoryArm {
+    clock: Arc<ManualClock>,
+    store: MemoryStore,
+}
+
+impl Default for MemoryArm {
+    fn default() -> Self {
+        let clock = Arc::new(ManualClock::default());
+        Self { store: MemoryStore::new(clock.clone()), clock }
+    }
+}
+
+const DAY_MS: u64 = 86_400_000;
+
+impl Arm for MemoryArm {
+    fn name(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    fn plant(&self, key: &Key, plant: &Plant) {
+        let now_ms = self.clock.wall().as_millis();
+        self.store.tamper(key, |cell: &mut LockCell| match plant {
+            Plant::MainList => cell.main = Main::WrongType,
+            Plant::MainText(text, ttl) => {
+                let token = OwnerToken::given(text).expect("a token");
+                cell.main = Main::Held(Occupant { token, expires_ms: ttl.map(|ttl| now_ms + ttl) });
+            }
+            Plant::MainGone => cell.main = Main::Free,
+            Plant::FenceList => cell.fence = FenceMark::WrongType,
+            Plant::FenceText(text) => {
+                cell.fence = match lockkeeper::core::lock::parse_fence(text) {
+                    Some(number) => FenceMark::Last { number, expires_ms: now_ms + DAY_MS },
+                    None => FenceMark::WrongType,
+                }
+            }
+            Plant::FenceGone => cell.fence = FenceMark::Absent,
+        });
+    }
+}
+
+/// A real server under a stepped wall clock.
+pub struct SteppedRedis {
+    kind: ServerKind,
+    server: RedisServer,
+    server_clock: FakeClock,
+    local: Arc<ManualClock>,
+    store: RedisStore,
+}
+
+impl SteppedRedis {
+    /// `None`, after a loud line, where the binaries are missing; a panic in CI.
+    pub async fn start(kind: ServerKind) -> Option<Self> {
+        if !available(kind) || !faketime_available() {
+            return None;
+        }
+        let local = Arc::new(ManualClock::default());
+        let server_clock = FakeClock::new(local.wall().as_micros()).expect("a stepped clock");
+        let server = RedisServer::builder().kind(kind).faketime(&server_clock).start().expect("a server");
+        let config = RedisConfig::from_url(&server.url()).expect("a URL");
+        let store = RedisStore::connect(config, local.clone()).await.expect("a connection");
+        Some(Self { kind, server, server_clock, local, store })
+    }
+
+    /// Steps the server's wall clock alone, which its clients do not notice.
+    pub fn set_server_clock(&self, micros: u64) {
+        self.server_clock.set(micros).expect("the clock is set");
+    }
+
+    /// The server's wall clock.
+    pub fn server_clock(&self) -> u64 {
+        self.server_clock.now()
+    }
+
+    /// The store.
+    pub fn redis(&self) -> &RedisStore {
+        &self.store
+    }
+
+    /// The server.
+    pub fn server(&self) -> &RedisServer {
+        &self.server
+    }
+
+    fn command(&self, parts: &[&[u8]]) {
+        let reply = self.server.command_bytes(parts).expect("a reply");
+        assert!(!reply.is_error(), "{reply:?}");
+    }
+}
+
+impl Arm for SteppedRedis {
+    fn name(&self) -> String {
+        self.kind.to_string()
+    }
+
+    fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn advance(&self, by: Duration) {
+        self.local.advance(by);
+        self.server_clock.advance(by).expect("the clock is moved");
+    }
+
+    fn plant(&self, key: &Key, plant: &Plant) {
+        let (main, fence) = (key.as_bytes(), fence_key(key));
+        match plant {
+            Plant::MainList => {
+                self.command(&[b"DEL", main]);
+                self.command(&[b"RPUSH", main, b"x"]);
+            }
+            Plant::MainText(text, None) => self.command(&[b"SET", main, text]),
+            Plant::MainText(text, Some(ttl)) => {
+                self.command(&[b"SET", main, text, b"PX", ttl.to_string().as_bytes()])
+            }
+            Plant::MainGone => self.command(&[b"DEL", main]),
+            Plant::FenceList => {
+                self.command(&[b"DEL", &fence]);
+                self.command(&[b"RPUSH", &fence, b"x"]);
+            }
+            // What is no fence has no expiry in the model.
+            Plant::FenceText(text) if lockkeeper::core::lock::parse_fence(text).is_none() => {
+                self.command(&[b"SET", &fence, text]);
+            }
+            Plant::FenceText(text) => {
+                self.command(&[b"SET", &fence, text, b"PX", DAY_MS.to_string().as_bytes()])
+            }
+            Plant::FenceGone => self.command(&[b"DEL", &fence]),
+        }
+    }
+}
+
+/// The lock key of `name` under `lock:`.
+pub fn key(name: &str) -> Key {
+    Key::new(&Prefix::new("lock:").expect("a prefix"), name).expect("a key")
+}
