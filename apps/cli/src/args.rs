@@ -30,7 +30,7 @@ Exit codes of lockkeeper itself:
 /// A lock is a lease: it ends by itself when its holder dies. Every acquisition gets a fencing number, greater than
 /// all before, by which a resource can refuse a late writer.
 #[derive(Debug, Parser)]
-#[command(name = "lockkeeper", version, after_help = AFTER_HELP, max_term_width = 100, infer_subcommands = false)]
+#[command(name = "lockkeeper", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub struct Cli {
     #[command(flatten)]
     common: Common,
@@ -60,28 +60,21 @@ pub fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> anyhow::Result<ExitCode> {
-    // Before any other thread is started.
-    let prepared = match cli.command {
-        Command::Run(args) => return command::start(args, &cli.common),
-        other => other,
-    };
-    runtime()?.block_on(Box::pin(dispatch(prepared, &cli.common)))
-}
-
-async fn dispatch(command: Command, common: &Common) -> anyhow::Result<ExitCode> {
-    match command {
+    let common = &cli.common;
+    match cli.command {
+        // It catches signals before there is a runtime.
         Command::Run(args) => command::start(args, common),
-        Command::Ls(args) => ls::run(args, common).await,
-        Command::Show(args) => show::run(args, common).await,
-        Command::Release(args) => release::run(args, common).await,
-        Command::Doctor(args) => doctor::run(args, common).await,
-        Command::Demo(args) => demo::run(args, common).await,
+        Command::Ls(args) => block_on(ls::run(args, common)),
+        Command::Show(args) => block_on(show::run(args, common)),
+        Command::Release(args) => block_on(release::run(args, common)),
+        Command::Doctor(args) => block_on(doctor::run(args, common)),
+        Command::Demo(args) => block_on(demo::run(args, common)),
     }
 }
 
-/// The runtime of a command: one thread is enough.
-pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+/// Runs a command to its end; one thread is enough.
+pub(crate) fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(Box::pin(command))
 }
 
 /// Help and version go to standard output; everything else is a usage error.

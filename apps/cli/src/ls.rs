@@ -1,6 +1,7 @@
 //! `lockkeeper ls`: who holds what.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 use lockkeeper::{Keeper, LockView};
 use serde::Serialize;
 
-use crate::common::{self, Common, Namespace};
+use crate::common::{self, Common, bytes_of};
 
 /// List the locks that are held.
 ///
@@ -17,8 +18,9 @@ use crate::common::{self, Common, Namespace};
 /// sorted; with more locks than the limit, the first ones found are shown, and that is said.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LsArgs {
-    #[command(flatten)]
-    namespace: Namespace,
+    /// What the keys begin with on the server. An empty one lists every string key of the database.
+    #[arg(long, value_name = "PREFIX", default_value = "lock:")]
+    prefix: OsString,
 
     /// Show so many locks at most.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -46,11 +48,15 @@ struct Found {
 }
 
 pub(crate) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCode> {
-    let keeper = common.connect(&args.namespace).await?;
+    let keeper = common.builder()?.prefix(bytes_of(&args.prefix, "the prefix")?)?.connect().await?;
     let found = find(&keeper, args.limit as usize).await;
     common::close(&keeper).await;
     let found = found?;
-    if common.json { print_json(&found)? } else { print_table(&found)? }
+    if common.json {
+        print_json(&found)?
+    } else {
+        print_table(&found)?
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -77,7 +83,8 @@ async fn find(keeper: &Keeper, limit: usize) -> Result<Found, lockkeeper::Error>
 }
 
 fn print_json(found: &Found) -> anyhow::Result<()> {
-    let rows: Result<Vec<_>, _> = found.locks.values().map(|view| serde_json::to_string(&row(view))).collect();
+    let rows: Result<Vec<_>, _> =
+        found.locks.values().map(|view| serde_json::to_string(&row(view))).collect();
     let rows = rows?;
     // An array, with a line for each lock.
     common::print(&if rows.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", rows.join(",\n")) })?;

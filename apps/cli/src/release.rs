@@ -52,7 +52,7 @@ struct Proof {
     #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     token: Option<OsString>,
 
-    /// A file with the token; a line end after it is ignored.
+    /// A file with the token, or `-` for standard input; a line end after it is ignored.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
@@ -97,7 +97,11 @@ pub(crate) async fn run(args: ReleaseArgs, common: &Common) -> anyhow::Result<Ex
     common::close(&keeper).await;
     let outcome = outcome?;
     let key = full_key(&keeper, name);
-    if common.json { common::print_json(&outcome.report(&key))? } else { common::print(&outcome.text(&key))? }
+    if common.json {
+        common::print_json(&outcome.report(&key))?
+    } else {
+        common::print(&outcome.text(&key))?
+    }
     Ok(ExitCode::from(outcome.code()))
 }
 
@@ -105,7 +109,8 @@ impl Proof {
     /// The token, unless force is asked for.
     fn read(&self) -> anyhow::Result<Option<OwnerToken>> {
         let given = match (&self.token, &self.token_file) {
-            (Some(token), _) if token == "-" => read_short(std::io::stdin().lock(), "standard input")?,
+            (Some(token), _) if token == "-" => read_input()?,
+            (None, Some(path)) if path.as_os_str() == "-" => read_input()?,
             (Some(token), _) => bytes_of(token, "the token")?.to_vec(),
             (None, Some(path)) => {
                 let shown = path.display().to_string();
@@ -117,6 +122,10 @@ impl Proof {
         let given = given.strip_suffix(b"\n").unwrap_or(&given);
         Ok(Some(OwnerToken::given(given.strip_suffix(b"\r").unwrap_or(given))?))
     }
+}
+
+fn read_input() -> anyhow::Result<Vec<u8>> {
+    read_short(std::io::stdin().lock(), "standard input")
 }
 
 fn read_short(source: impl Read, name: &str) -> anyhow::Result<Vec<u8>> {
@@ -131,7 +140,9 @@ async fn by_token(keeper: &Keeper, name: &[u8], token: &OwnerToken) -> anyhow::R
         Released::Released => Outcome::Released,
         Released::Expired => Outcome::Nothing,
         Released::HeldByAnother(holder) => Outcome::Other(holder),
-        other => return Err(Failure::new(crate::exit::UNAVAILABLE, format!("the outcome is {other:?}")).into()),
+        other => {
+            return Err(Failure::new(crate::exit::UNAVAILABLE, format!("the outcome is {other:?}")).into());
+        }
     })
 }
 

@@ -45,7 +45,11 @@ pub(crate) async fn run(args: ShowArgs, common: &Common) -> anyhow::Result<ExitC
     let seen = keeper.inspect(name).await;
     common::close(&keeper).await;
     let (key, seen) = (full_key(&keeper, name), seen?);
-    if common.json { common::print_json(&report(&key, &seen))? } else { common::print(&text(&key, &seen))? }
+    if common.json {
+        common::print_json(&report(&key, &seen))?
+    } else {
+        common::print(&text(&key, &seen))?
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -205,11 +205,7 @@ impl Keeper {
     ///
     /// # Cancel safety
     /// It may have been released.
-    pub async fn release_token(
-        &self,
-        name: impl AsRef<[u8]>,
-        token: &OwnerToken,
-    ) -> Result<Released, Error> {
+    pub async fn release_token(&self, name: impl AsRef<[u8]>, token: &OwnerToken) -> Result<Released, Error> {
         let keys = Keys::from(Key::new(&self.inner.prefix, name)?);
         let decision = Release { token: token.clone() };
         let answer =

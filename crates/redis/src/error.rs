@@ -72,13 +72,18 @@ impl ServerWords {
         Self { code: buried.unwrap_or(code), text }
     }
 
-    pub(crate) fn is_no_script(&self) -> bool {
+    fn is_no_script(&self) -> bool {
         self.code == "NOSCRIPT"
     }
 
     /// `unknown command`: an old server, a proxy, or a renamed command.
     pub(crate) fn is_unknown_command(&self) -> bool {
         self.text.contains("unknown command")
+    }
+
+    /// Sending the source instead of the hash may help: the hash, or the command for hashes, is not to be had.
+    pub(crate) fn asks_for_source(&self) -> bool {
+        self.is_no_script() || self.is_unknown_command() || self.text.contains("'evalsha")
     }
 
     pub(crate) fn refusal(&self) -> Refusal {

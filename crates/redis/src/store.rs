@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::clock::ServerClock;
 use crate::config::RedisConfig;
 use crate::connect::Connector;
-use crate::error::{CallError, ServerWords, malformed};
+use crate::error::{CallError, malformed};
 use crate::link::{Link, OwnLink, Up};
 use crate::ports::Port;
 use crate::probe::ServerInfo;
@@ -239,7 +239,7 @@ impl<D: Port> Attempt<'_, D> {
         let started = self.store.clock().uptime();
         let link = self.store.link();
         match link.send(up, &self.command(by_hash, D::SCRIPT.hash()), within).await {
-            Err(CallError::Answered(words)) if needs_source(&words) => {
+            Err(CallError::Answered(words)) if words.asks_for_source() => {
                 let left = within.saturating_sub(self.store.clock().uptime().since(started));
                 link.send(up, &self.command(by_source, D::SCRIPT.source), left).await
             }
@@ -297,10 +297,6 @@ impl<D: Port> Attempt<'_, D> {
     fn unknown(&self, error: &CallError) -> Error {
         unanswered(D::NAME, error, self.decision.not_after()).with_key(self.at)
     }
-}
-
-fn needs_source(words: &ServerWords) -> bool {
-    words.is_no_script() || words.is_unknown_command()
 }
 
 fn unanswered(operation: &'static str, error: &CallError, not_after: Option<Timestamp>) -> Error {

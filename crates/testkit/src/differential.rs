@@ -15,8 +15,9 @@ const NAMES: [&str; 4] = ["a", "{t}b", "c{", "{}d"];
 const TOKENS: u8 = 3;
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// One step of a history.
+/// One step of a history. `keys` is a mask over the names; tokens are numbers.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of the decisions")]
 pub enum Step {
     /// Takes keys.
     Acquire { keys: u8, token: u8, lease_ms: u64, seen_ahead_us: i64, block: u32 },

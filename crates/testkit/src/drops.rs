@@ -23,12 +23,11 @@ pub async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output>
 
 /// For n = 1, 2, … makes a future, drops it after its n-th poll, and runs `check`, until one finishes by itself.
 /// Returns how many polls that took.
-pub async fn drop_at_every_poll<T, F, Fut, C, Check>(mut make: F, mut check: C) -> usize
+pub async fn drop_at_every_poll<T, F, Fut, C>(mut make: F, mut check: C) -> usize
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = T>,
-    C: FnMut(usize, Option<T>) -> Check,
-    Check: Future<Output = ()>,
+    C: AsyncFnMut(usize, Option<T>),
 {
     for polls in 1..=MOST_POLLS {
         let output = poll_times(make(), polls).await;

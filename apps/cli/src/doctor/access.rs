@@ -89,7 +89,10 @@ fn read_dry_run(verdict: &str) -> Access {
 fn read_error(words: &str) -> Access {
     if words.contains("NOPERM") {
         denied(words)
-    } else if words.contains("nknown command") || words.contains("nknown subcommand") || words.contains("not found") {
+    } else if words.contains("nknown command")
+        || words.contains("nknown subcommand")
+        || words.contains("not found")
+    {
         Access::Absent
     } else {
         Access::Granted
@@ -115,9 +118,15 @@ mod tests {
     #[test]
     fn refusals_are_read_in_the_words_of_every_version() {
         let cases = [
-            ("NOPERM this user has no permissions to run the 'get' command or its subcommand", Access::NoCommand),
+            (
+                "NOPERM this user has no permissions to run the 'get' command or its subcommand",
+                Access::NoCommand,
+            ),
             ("NOPERM User app has no permissions to run the 'client|tracking' command", Access::NoCommand),
-            ("NOPERM this user has no permissions to access one of the keys used as arguments", Access::NoKey),
+            (
+                "NOPERM this user has no permissions to access one of the keys used as arguments",
+                Access::NoKey,
+            ),
             ("NOPERM No permissions to access a key", Access::NoKey),
             ("ERR unknown command 'evalsha_ro', with args beginning with: ", Access::Absent),
             ("ERR Command 'evalsha_ro' not found", Access::Absent),

@@ -53,6 +53,7 @@ pub(super) async fn replicas(url: &str, replicas: &[Replica], primary_ahead_us: 
     let worst = answers.iter().filter_map(|(_, ahead)| Some((ahead.as_ref()?) - primary_ahead_us));
     let worst = worst.map(i64::unsigned_abs).max();
     let items = answers.into_iter().map(|(name, ahead)| match ahead {
+        Some(ahead) if ahead.abs_diff(primary_ahead_us) < SMALL_US => format!("{name}: agrees"),
         Some(ahead) => format!("{name}: {} the primary's", difference(ahead - primary_ahead_us)),
         None => format!("{name}: cannot be reached from here"),
     });
@@ -91,7 +92,8 @@ async fn ahead_of_us(url: Option<String>) -> Option<i64> {
 fn with_address(url: &str, replica: &Replica) -> Option<String> {
     let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| scheme.starts_with("redis"))?;
     let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let credentials = place.rsplit_once('@').map_or(String::new(), |(credentials, _)| format!("{credentials}@"));
+    let credentials =
+        place.rsplit_once('@').map_or(String::new(), |(credentials, _)| format!("{credentials}@"));
     let host = if replica.host.contains(':') { format!("[{}]", replica.host) } else { replica.host.clone() };
     Some(format!("{scheme}://{credentials}{host}:{}/{path}", replica.port))
 }

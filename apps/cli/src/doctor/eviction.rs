@@ -5,24 +5,21 @@ use super::finding::{Finding, Level};
 
 const CHECK: &str = "eviction";
 
-/// The eviction policy, the memory limit, and what was evicted so far.
-pub(super) fn check(facts: &Facts) -> Finding {
-    let Some(policy) = facts.info("maxmemory_policy") else {
-        return Finding::new(CHECK, Level::Note, "Unknown: INFO is refused")
-            .advice("Ask whoever runs the server whether maxmemory-policy is noeviction.");
-    };
+/// The eviction policy, the memory limit, and what was evicted so far. Nothing where INFO is refused.
+pub(super) fn check(facts: &Facts) -> Option<Finding> {
+    let policy = facts.info("maxmemory_policy")?;
     let limit = facts.number("maxmemory").unwrap_or(0);
     let evicted = facts.number("evicted_keys").unwrap_or(0);
     if policy == "noeviction" {
-        return safe(limit, evicted);
+        return Some(safe(limit, evicted));
     }
     let title = match (limit, evicted) {
-        (0, 0) => format!("{policy} would evict locks if memory were limited"),
-        (_, 0) => format!("{policy} can evict locks"),
-        (_, count) => format!("{policy} can evict locks, and {} evicted so far", were(count)),
+        (0, 0) => format!("The policy {policy} would evict locks if memory were limited"),
+        (_, 0) => format!("The policy {policy} can evict locks"),
+        (_, count) => format!("The policy {policy} can evict locks, and {} evicted so far", were(count)),
     };
     let level = if limit == 0 && evicted == 0 { Level::Warning } else { Level::Problem };
-    Finding::new(CHECK, level, title)
+    let finding = Finding::new(CHECK, level, title)
         .seen(format!(
             "maxmemory-policy {policy}, maxmemory {}. Locks and fences have an expiry, so every policy but \
              noeviction may remove them while they are held.",
@@ -30,7 +27,8 @@ pub(super) fn check(facts: &Facts) -> Finding {
         ))
         .advice("Keep locks on a server that evicts nothing, apart from caches; here as well as in its configuration:")
         .command("CONFIG SET maxmemory-policy noeviction")
-        .command("CONFIG REWRITE")
+        .command("CONFIG REWRITE");
+    Some(finding)
 }
 
 fn safe(limit: u64, evicted: u64) -> Finding {
@@ -62,11 +60,23 @@ mod tests {
 
     #[test]
     fn a_policy_is_a_problem_once_it_can_act() {
-        let level = |info| check(&Facts::of(info, &[])).level;
-        assert_eq!(level("maxmemory:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n"), Level::Ok);
-        assert_eq!(level("maxmemory:0\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:0"), Level::Warning);
-        assert_eq!(level("maxmemory:1\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:0"), Level::Problem);
-        assert_eq!(level("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\nevicted_keys:3"), Level::Problem);
-        assert_eq!(level(""), Level::Note);
+        let level = |info| check(&Facts::of(info, &[])).map(|found| found.level);
+        assert_eq!(
+            level("maxmemory:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n"),
+            Some(Level::Ok)
+        );
+        assert_eq!(
+            level("maxmemory:0\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:0"),
+            Some(Level::Warning)
+        );
+        assert_eq!(
+            level("maxmemory:1\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:0"),
+            Some(Level::Problem)
+        );
+        assert_eq!(
+            level("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\nevicted_keys:3"),
+            Some(Level::Problem)
+        );
+        assert_eq!(level(""), None);
     }
 }

@@ -6,21 +6,27 @@ use std::time::Duration;
 use lockkeeper::Error;
 use lockkeeper::redis::RedisStore;
 
+use super::finding::{Finding, Level};
+
 /// How long one look may take.
 pub(super) const LOOK: Duration = Duration::from_secs(2);
 
-const SETTINGS: [&str; 6] =
-    ["appendonly", "appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag", "replica-serve-stale-data"];
+const SETTINGS: [&str; 6] = [
+    "appendonly",
+    "appendfsync",
+    "save",
+    "min-replicas-to-write",
+    "min-replicas-max-lag",
+    "replica-serve-stale-data",
+];
 
 /// INFO and CONFIG, as far as they were answered.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     info: HashMap<String, String>,
     settings: HashMap<String, String>,
-    /// Why INFO was not answered.
-    pub(super) info_refused: Option<String>,
-    /// Why CONFIG GET was not answered.
-    pub(super) config_refused: Option<String>,
+    /// What was not answered, and why.
+    refused: Vec<(&'static str, String)>,
 }
 
 impl Facts {
@@ -28,18 +34,33 @@ impl Facts {
         let mut facts = Self::default();
         match store.query::<String>(&["INFO"], LOOK).await {
             Ok(text) => facts.info = read_info(&text),
-            Err(error) => facts.info_refused = Some(words(&error)),
+            Err(error) => facts.refused.push(("INFO", words(&error))),
         }
         for name in SETTINGS {
             match store.query::<HashMap<String, String>>(&["CONFIG", "GET", name], LOOK).await {
                 Ok(found) => facts.settings.extend(found),
                 Err(error) => {
-                    facts.config_refused = Some(words(&error));
+                    facts.refused.push(("CONFIG GET", words(&error)));
                     break;
                 }
             }
         }
         facts
+    }
+
+    /// What could not be looked at. Managed services refuse CONFIG, some INFO.
+    pub(super) fn refused(&self) -> Option<Finding> {
+        let items: Vec<String> = self.refused.iter().map(|(what, why)| format!("{what}: {why}")).collect();
+        let names: Vec<&str> = self.refused.iter().map(|&(what, _)| what).collect();
+        let finding = Finding::new("diagnosis", Level::Note, format!("{} refused", names.join(" and ")));
+        let finding = finding.seen(
+            "Locks need neither, but version, persistence, eviction and replication could not be (fully) looked at.",
+        );
+        let finding = finding.items(items).advice(
+            "Run this as an administrator, or ask whoever runs the server: is maxmemory-policy noeviction? What does a \
+             crash forget? Are there replicas, and what does a failover lose?",
+        );
+        (!names.is_empty()).then_some(finding)
     }
 
     /// A field of INFO.

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How much a finding matters to locks. Ordered: later is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub(super) enum Level {
     /// Nothing to do.
     Ok,
     /// Good to know, or could not be looked at.
@@ -18,7 +18,7 @@ pub enum Level {
 
 impl Level {
     /// Its name, as printed.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Note => "note",
@@ -30,58 +30,58 @@ impl Level {
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub(super) struct Finding {
     /// The subject, one word, the same in every version.
-    pub check: &'static str,
+    pub(super) check: &'static str,
     /// How much it matters.
-    pub level: Level,
+    pub(super) level: Level,
     /// It in one line.
-    pub title: String,
+    pub(super) title: String,
     /// What was seen, and what follows from it.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub seen: String,
+    pub(super) seen: String,
     /// The keys, commands or servers that it is about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub items: Vec<String>,
+    pub(super) items: Vec<String>,
     /// What to do.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub advice: String,
+    pub(super) advice: String,
     /// How, as commands to be given to the server or the shell.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<String>,
+    pub(super) commands: Vec<String>,
 }
 
 impl Finding {
     /// A finding that is its title so far.
-    pub fn new(check: &'static str, level: Level, title: impl Into<String>) -> Self {
+    pub(super) fn new(check: &'static str, level: Level, title: impl Into<String>) -> Self {
         let (title, none) = (title.into(), String::new());
         Self { check, level, title, seen: none.clone(), items: vec![], advice: none, commands: vec![] }
     }
 
     /// With what was seen.
     #[must_use]
-    pub fn seen(mut self, seen: impl Into<String>) -> Self {
+    pub(super) fn seen(mut self, seen: impl Into<String>) -> Self {
         self.seen = seen.into();
         self
     }
 
     /// With what it is about.
     #[must_use]
-    pub fn items(mut self, items: Vec<String>) -> Self {
+    pub(super) fn items(mut self, items: Vec<String>) -> Self {
         self.items = items;
         self
     }
 
     /// With what to do.
     #[must_use]
-    pub fn advice(mut self, advice: impl Into<String>) -> Self {
+    pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
         self
     }
 
     /// With one more command.
     #[must_use]
-    pub fn command(mut self, command: impl Into<String>) -> Self {
+    pub(super) fn command(mut self, command: impl Into<String>) -> Self {
         self.commands.push(command.into());
         self
     }
@@ -89,23 +89,28 @@ impl Finding {
 
 /// All that was found on one server.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub(super) struct Report {
     /// The server's address, without credentials.
-    pub address: String,
+    pub(super) address: String,
     /// What it is, as far as it says so.
-    pub server: String,
+    pub(super) server: String,
     /// The time that one request took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub round_trip_us: Option<u64>,
+    pub(super) round_trip_us: Option<u64>,
     /// The worst level among the findings.
-    pub worst: Level,
+    pub(super) worst: Level,
     /// The findings, the worst first.
-    pub findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
 }
 
 impl Report {
     /// Puts findings in order.
-    pub fn new(address: String, server: String, round_trip_us: Option<u64>, found: Vec<Finding>) -> Self {
+    pub(super) fn new(
+        address: String,
+        server: String,
+        round_trip_us: Option<u64>,
+        found: Vec<Finding>,
+    ) -> Self {
         let mut findings = found;
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
         let worst = findings.first().map_or(Level::Ok, |finding| finding.level);
@@ -113,7 +118,7 @@ impl Report {
     }
 
     /// How many findings have this level.
-    pub fn count(&self, level: Level) -> usize {
+    pub(super) fn count(&self, level: Level) -> usize {
         self.findings.iter().filter(|finding| finding.level == level).count()
     }
 }

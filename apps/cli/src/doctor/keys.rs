@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use lockkeeper::Keeper;
 use lockkeeper::core::lock::Inspection;
 use lockkeeper::core::{Error, Key, Prefix};
 use lockkeeper::redis::RedisStore;
-use lockkeeper::Keeper;
 use tokio::task::JoinSet;
 
 use super::facts::{LOOK, words};
@@ -85,18 +85,14 @@ impl Found {
     fn add(&mut self, key: &Key, seen: &Inspection) {
         self.looked_at += 1;
         if seen.wrong_type {
-            self.wrong.push(key_text(key));
+            self.wrong.push(key.to_string());
         }
         let Some(holder) = &seen.holder else { return };
         self.held += 1;
         if seen.remaining.is_none() {
-            self.endless.push(format!("{}, held by {holder}", key_text(key)));
+            self.endless.push(format!("{}, held by {holder}", key));
         }
     }
-}
-
-fn key_text(key: &Key) -> String {
-    lockkeeper::core::key::Escaped(key.as_bytes()).to_string()
 }
 
 fn findings(found: &Found) -> Vec<Finding> {
@@ -108,12 +104,14 @@ fn findings(found: &Found) -> Vec<Finding> {
                  have one; other clients or people wrote these.",
             )
             .items(first(&found.endless))
-            .advice("Find out whether the holder lives. If not, remove the lock: lockkeeper release --help");
-        findings.push(finding);
+            .advice("Find out whether the holder lives. If it does not, remove the lock:");
+        findings.push(finding.command("lockkeeper release NAME --force"));
     }
     if !found.wrong.is_empty() {
         let finding = Finding::new("wrong-type", Level::Warning, not_locks(found.wrong.len()))
-            .seen("They are lists, hashes or the like. These names cannot be locked; nothing touches the keys.")
+            .seen(
+                "They are lists, hashes or the like. These names cannot be locked; nothing touches the keys.",
+            )
             .items(first(&found.wrong))
             .advice("Use a prefix that nothing else uses.");
         findings.push(finding);

@@ -50,20 +50,24 @@ struct Missing {
     keys: Option<Level>,
 }
 
-/// Tries each command that the library sends. `read_only_scripts` as the probe found.
+/// Tries each command that the library sends. Read-only scripts may be absent before Redis 7.0.
 ///
 /// # Errors
 /// No answer.
-pub(super) async fn check(trial: &Trial<'_>, prefix: &str, read_only_scripts: bool) -> Result<Finding, Error> {
+pub(super) async fn check(
+    trial: &Trial<'_>,
+    prefix: &str,
+    read_only_scripts: bool,
+) -> Result<Finding, Error> {
     let mut missing = Missing::default();
     let mut seen_keys = 0;
-    for (name, need, command) in commands(trial, read_only_scripts) {
-        let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        let on_key = need == Need::Locks && command.len() > 1 && command[1..].iter().any(|&word| word == trial.main);
+    for (name, need, command) in commands(&trial.main) {
+        let on_key = command.contains(&trial.main.as_str());
         match trial.of(&command).await? {
             Access::Granted => seen_keys += usize::from(on_key),
             Access::NoCommand => missing.commands.push((name, need)),
             Access::NoKey => missing.keys = Some(Level::Problem),
+            Access::Absent if need == Need::Inspecting && !read_only_scripts => {}
             Access::Absent => missing.absent.push((name, need)),
         }
     }
@@ -76,10 +80,9 @@ pub(super) async fn check(trial: &Trial<'_>, prefix: &str, read_only_scripts: bo
     Ok(missing.finding(&trial.user, prefix))
 }
 
-/// Name in a rule, purpose, and a call that changes nothing.
-fn commands(trial: &Trial<'_>, read_only_scripts: bool) -> Vec<(&'static str, Need, Vec<String>)> {
-    let key = trial.main.as_str();
-    let mut all: Vec<(&'static str, Need, Vec<&str>)> = vec![
+/// Name in a rule, purpose, and a call that changes nothing, as nobody uses `key`.
+fn commands(key: &str) -> Vec<(&'static str, Need, Vec<&str>)> {
+    vec![
         ("evalsha", Need::Locks, vec!["EVALSHA", NO_SCRIPT, "0"]),
         ("eval", Need::Locks, vec!["EVAL", "return 1", "0"]),
         ("time", Need::Locks, vec!["TIME"]),
@@ -88,19 +91,14 @@ fn commands(trial: &Trial<'_>, read_only_scripts: bool) -> Vec<(&'static str, Ne
         ("del", Need::Locks, vec!["DEL", key]),
         ("pttl", Need::Locks, vec!["PTTL", key]),
         ("pexpire", Need::Locks, vec!["PEXPIRE", key, "1"]),
+        ("evalsha_ro", Need::Inspecting, vec!["EVALSHA_RO", NO_SCRIPT, "0"]),
+        ("eval_ro", Need::Inspecting, vec!["EVAL_RO", "return 1", "0"]),
         ("scan", Need::Listing, vec!["SCAN", "0", "COUNT", "1"]),
         ("client|tracking", Need::Waiting, vec!["CLIENT", "TRACKING", "OFF"]),
         ("client|trackinginfo", Need::Waiting, vec!["CLIENT", "TRACKINGINFO"]),
         ("hello", Need::Waiting, vec!["HELLO"]),
-        ("ping", Need::Probing, vec!["PING"]),
         ("info", Need::Probing, vec!["INFO", "server"]),
-    ];
-    if read_only_scripts {
-        all.push(("evalsha_ro", Need::Inspecting, vec!["EVALSHA_RO", NO_SCRIPT, "0"]));
-        all.push(("eval_ro", Need::Inspecting, vec!["EVAL_RO", "return 1", "0"]));
-    }
-    let owned = |command: Vec<&str>| command.into_iter().map(str::to_owned).collect();
-    all.into_iter().map(|(name, need, command)| (name, need, owned(command))).collect()
+    ]
 }
 
 impl Missing {
@@ -118,9 +116,12 @@ impl Missing {
         };
         let finding = Finding::new(CHECK, level, title).items(self.items(prefix));
         if refused.is_none() {
-            return finding.advice("Commands that were renamed or removed have to come back under their names.");
+            return finding
+                .advice("Commands that were renamed or removed have to come back under their names.");
         }
-        finding.advice("Grant them, and keep the rule (ACL SAVE, or CONFIG REWRITE):").command(self.rule(user, prefix))
+        finding
+            .advice("Grant them, and keep the rule (ACL SAVE, or CONFIG REWRITE):")
+            .command(self.rule(user, prefix))
     }
 
     fn items(&self, prefix: &str) -> Vec<String> {

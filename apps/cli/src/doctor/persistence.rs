@@ -6,16 +6,13 @@ use super::finding::{Finding, Level};
 const CHECK: &str = "persistence";
 const FORGOTTEN: &str = "A lock that is forgotten can be taken by somebody else while its holder works on.";
 
-/// The append-only file, how often it is flushed, and snapshots.
-pub(super) fn check(facts: &Facts) -> Finding {
+/// The append-only file, how often it is flushed, and snapshots. Nothing where the server tells nothing.
+pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let appends = match facts.setting("appendonly") {
         Some(value) => value == "yes",
-        None => match facts.info("aof_enabled") {
-            Some(value) => value == "1",
-            None => return unknown(),
-        },
+        None => facts.info("aof_enabled")? == "1",
     };
-    match (appends, facts.setting("appendfsync"), facts.setting("save")) {
+    Some(match (appends, facts.setting("appendfsync"), facts.setting("save")) {
         (true, Some("always"), _) => {
             Finding::new(CHECK, Level::Ok, "Every write is on disk before it is answered")
         }
@@ -25,7 +22,7 @@ pub(super) fn check(facts: &Facts) -> Finding {
             .seen("CONFIG is refused, so how often it is flushed is unknown."),
         (false, _, Some("")) => nothing(),
         (false, _, save) => snapshots(save),
-    }
+    })
 }
 
 fn everysec() -> Finding {
@@ -53,17 +50,13 @@ fn nothing() -> Finding {
 }
 
 fn snapshots(save: Option<&str>) -> Finding {
-    let save = save.map_or_else(|| "snapshots at unknown times".to_owned(), |save| format!("save \"{save}\""));
+    let save =
+        save.map_or_else(|| "snapshots at unknown times".to_owned(), |save| format!("save \"{save}\""));
     Finding::new(CHECK, Level::Warning, "A crash forgets every lock since the last snapshot")
         .seen(format!("appendonly no, {save}. {FORGOTTEN}"))
         .advice("Keep an append-only file, in the configuration as well as now; and check fences.")
         .command("CONFIG SET appendonly yes")
         .command("CONFIG REWRITE")
-}
-
-fn unknown() -> Finding {
-    Finding::new(CHECK, Level::Note, "Unknown: INFO and CONFIG are refused")
-        .advice("Ask whoever runs the server what a crash of it loses.")
 }
 
 #[cfg(test)]
@@ -72,15 +65,16 @@ mod tests {
 
     #[test]
     fn each_way_of_persisting_is_told_apart() {
-        let level = |info, settings: &[(&str, &str)]| check(&Facts::of(info, settings)).level;
+        let level =
+            |info, settings: &[(&str, &str)]| check(&Facts::of(info, settings)).map(|found| found.level);
         let aof = |policy| [("appendonly", "yes"), ("appendfsync", policy), ("save", "")];
-        assert_eq!(level("", &aof("always")), Level::Ok);
-        assert_eq!(level("", &aof("everysec")), Level::Note);
-        assert_eq!(level("", &aof("no")), Level::Warning);
-        assert_eq!(level("", &[("appendonly", "no"), ("save", "")]), Level::Warning);
-        assert_eq!(level("", &[("appendonly", "no"), ("save", "3600 1")]), Level::Warning);
-        assert_eq!(level("aof_enabled:1\r\n", &[]), Level::Note);
-        assert_eq!(level("aof_enabled:0\r\n", &[]), Level::Warning);
-        assert_eq!(level("", &[]), Level::Note);
+        assert_eq!(level("", &aof("always")), Some(Level::Ok));
+        assert_eq!(level("", &aof("everysec")), Some(Level::Note));
+        assert_eq!(level("", &aof("no")), Some(Level::Warning));
+        assert_eq!(level("", &[("appendonly", "no"), ("save", "")]), Some(Level::Warning));
+        assert_eq!(level("", &[("appendonly", "no"), ("save", "3600 1")]), Some(Level::Warning));
+        assert_eq!(level("aof_enabled:1\r\n", &[]), Some(Level::Note));
+        assert_eq!(level("aof_enabled:0\r\n", &[]), Some(Level::Warning));
+        assert_eq!(level("", &[]), None);
     }
 }

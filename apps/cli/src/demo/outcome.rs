@@ -1,0 +1,78 @@
+//! What came of it, as it was seen.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+/// The whole demonstration.
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    /// The store's address, without credentials.
+    pub(super) store: String,
+    pub(super) processes: u32,
+    pub(super) workers: u32,
+    pub(super) rounds: u32,
+    pub(super) without_lock: Counted,
+    pub(super) under_lock: Counted,
+    pub(super) stalled: Stalled,
+}
+
+/// What became of the counter.
+#[derive(Debug, Serialize)]
+pub(super) struct Counted {
+    /// How often a worker added one.
+    pub(super) updates: u64,
+    /// What the counter says in the end.
+    pub(super) counter: u64,
+    #[serde(serialize_with = "as_us", rename = "took_us")]
+    pub(super) took: Duration,
+    #[serde(serialize_with = "as_us", rename = "longest_wait_us")]
+    pub(super) longest_wait: Duration,
+}
+
+/// What became of a worker that stalled for longer than its lease.
+#[derive(Debug, Serialize)]
+pub(super) struct Stalled {
+    pub(super) first_fence: u64,
+    pub(super) second_fence: u64,
+    /// What the first one's guard said.
+    pub(super) first_lost: String,
+    /// The late write was accepted: by the resource that checks fences, and by the one that does not.
+    pub(super) fenced_accepted: bool,
+    pub(super) plain_accepted: bool,
+    /// What they hold in the end.
+    pub(super) fenced_holds: &'static str,
+    pub(super) plain_holds: &'static str,
+}
+
+impl Counted {
+    pub(super) fn lost(&self) -> u64 {
+        self.updates.saturating_sub(self.counter)
+    }
+
+    pub(super) fn per_second(&self) -> f64 {
+        self.updates as f64 / self.took.as_secs_f64().max(1e-6)
+    }
+}
+
+impl Outcome {
+    /// What the lock or the fence failed to prevent.
+    pub(super) fn broken(&self) -> Option<String> {
+        let (counted, stalled) = (&self.under_lock, &self.stalled);
+        if counted.counter != counted.updates {
+            return Some(format!(
+                "under the lock, the counter says {} after {} updates",
+                counted.counter, counted.updates
+            ));
+        }
+        if stalled.second_fence <= stalled.first_fence {
+            return Some("the second holder's fence is not greater than the first one's".to_owned());
+        }
+        let overwritten = stalled.fenced_accepted || stalled.fenced_holds != super::stall::SECOND;
+        overwritten.then(|| "the late write was not refused".to_owned())
+    }
+}
+
+fn as_us<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,5 @@
+//! `cargo bench`: measures Lockkeeper against its marks and prints the table.
+
+fn main() -> anyhow::Result<()> {
+    lockkeeper_bench::main()
+}

@@ -1,0 +1,32 @@
+//! The rows of the table, one kind per file.
+
+mod allocating;
+mod ceiling;
+mod held;
+mod latency;
+mod many_tasks;
+mod memory;
+mod one_task;
+
+use anyhow::Result;
+
+use crate::pair::Plan;
+use crate::row::Row;
+
+/// Rows that are measured together.
+pub(crate) struct Kind {
+    /// What `--only` calls them.
+    pub(crate) name: &'static str,
+    pub(crate) measure: fn(&Plan) -> Result<Vec<Row>>,
+}
+
+/// All of them, in the order of the table.
+pub(crate) const ALL: &[Kind] = &[
+    Kind { name: "one-task", measure: one_task::measure },
+    Kind { name: "many-tasks", measure: many_tasks::measure },
+    Kind { name: "held", measure: held::measure },
+    Kind { name: "memory", measure: memory::measure },
+    Kind { name: "allocations", measure: allocating::measure },
+    Kind { name: "latency", measure: latency::measure },
+    Kind { name: "ceiling", measure: ceiling::measure },
+];

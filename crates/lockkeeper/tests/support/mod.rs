@@ -1,0 +1,69 @@
+//! What the tests of the front door share.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper::core::{ManualClock, MemoryStore};
+use lockkeeper::{Keeper, LockGuard};
+use lockkeeper_faults::{RedisServer, Reply, ServerKind, available};
+
+/// A bound for whatever should happen at once.
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A keeper on the memory store, both on one clock that the test steps.
+pub(crate) async fn stepped() -> (Keeper, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let store = MemoryStore::new(clock.clone());
+    let keeper = Keeper::builder().memory_store(store).clock(clock.clone()).connect().await.unwrap();
+    (keeper, clock)
+}
+
+/// A real server; `None` (after a loud line) where there is no binary, a panic in CI.
+pub(crate) fn server() -> Option<RedisServer> {
+    available(ServerKind::Redis).then(|| RedisServer::builder().start().unwrap())
+}
+
+pub(crate) async fn keeper(server: &RedisServer) -> Keeper {
+    Keeper::connect(&server.url()).await.unwrap()
+}
+
+/// Takes `name` for `lease`, not renewed.
+pub(crate) async fn take(keeper: &Keeper, name: &str, lease: Duration) -> LockGuard {
+    keeper.lock(name).unwrap().lease(lease).no_renewal().try_acquire().await.unwrap().or_busy().unwrap()
+}
+
+/// Somebody holds it. Looks without taking.
+pub(crate) async fn is_busy(keeper: &Keeper, name: &str) -> bool {
+    keeper.inspect(name).await.unwrap().holder.is_some()
+}
+
+pub(crate) fn command(server: &RedisServer, words: &[&str]) -> Reply {
+    let reply = server.command(words).unwrap();
+    assert!(!reply.is_error(), "{words:?}: {reply:?}");
+    reply
+}
+
+pub(crate) fn exists(server: &RedisServer, key: &str) -> bool {
+    command(server, &["EXISTS", key]).as_int() == Some(1)
+}
+
+/// Sum of `calls=` of these commands in `INFO commandstats`.
+pub(crate) fn calls(server: &RedisServer, names: &[&str]) -> u64 {
+    let info = command(server, &["INFO", "commandstats"]);
+    let text = info.as_str().unwrap();
+    let count = |name: &&str| -> u64 {
+        let line = text.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
+        line.and_then(|line| line.split("calls=").nth(1)?.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    names.iter().map(count).sum()
+}
