@@ -37,7 +37,7 @@ impl Reading {
 }
 
 /// All threads of this process, user and system.
-fn client_time() -> Duration {
+pub(crate) fn client_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -17,6 +17,7 @@ mod runtime;
 mod server;
 mod spread;
 mod stage;
+mod turn;
 mod units;
 
 use clap::Parser as _;

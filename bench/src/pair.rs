@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::spread::Spread;
+use crate::turn::Turn;
 
 /// How often and how long.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +14,11 @@ pub(crate) struct Plan {
     pub(crate) turn: Duration,
 }
 
-/// What two arms did.
+/// What two arms did, turn by turn: bare, Lockkeeper.
+#[derive(Debug)]
+pub(crate) struct Pairs(Vec<(Turn, Turn)>);
+
+/// A figure of two arms, summed up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared {
     pub(crate) bare: Spread,
@@ -22,13 +27,13 @@ pub(crate) struct Compared {
 }
 
 impl Plan {
-    /// Each arm runs for the time it is given and answers its figure. The first turn of both only warms up; then who
-    /// goes first changes from turn to turn.
+    /// Each arm runs for the time it is given. The first turn of both only warms up; then who goes first changes from
+    /// turn to turn.
     pub(crate) fn compare(
         &self,
-        mut bare: impl FnMut(Duration) -> Result<f64>,
-        mut lockkeeper: impl FnMut(Duration) -> Result<f64>,
-    ) -> Result<Compared> {
+        mut bare: impl FnMut(Duration) -> Result<Turn>,
+        mut lockkeeper: impl FnMut(Duration) -> Result<Turn>,
+    ) -> Result<Pairs> {
         bare(self.turn)?;
         lockkeeper(self.turn)?;
         let mut pairs = Vec::new();
@@ -41,14 +46,22 @@ impl Plan {
                 pairs.push((bare(self.turn)?, first));
             }
         }
-        Compared::of(&pairs)
+        Ok(Pairs(pairs))
     }
 
     /// The same for one arm that has no other.
     pub(crate) fn repeat(&self, mut arm: impl FnMut(Duration) -> Result<f64>) -> Result<Spread> {
         arm(self.turn)?;
         let figures: Result<Vec<f64>> = (0..self.turns).map(|_| arm(self.turn)).collect();
-        Spread::of(figures?).ok_or_else(|| anyhow::anyhow!("no turn was taken"))
+        Spread::of(figures?).context("no turn was taken")
+    }
+}
+
+impl Pairs {
+    /// Compares one figure of the turns.
+    pub(crate) fn by(&self, figure: fn(&Turn) -> f64) -> Result<Compared> {
+        let figures: Vec<_> = self.0.iter().map(|(bare, ours)| (figure(bare), figure(ours))).collect();
+        Compared::of(&figures)
     }
 }
 
@@ -56,12 +69,14 @@ impl Compared {
     /// From pairs of figures: bare, Lockkeeper.
     pub(crate) fn of(pairs: &[(f64, f64)]) -> Result<Self> {
         ensure!(pairs.iter().all(|(bare, _)| *bare > 0.0), "the bare arm did nothing");
-        let summed = |figure: fn(&(f64, f64)) -> f64| Spread::of(pairs.iter().map(figure).collect());
-        let spreads = (summed(|pair| pair.0), summed(|pair| pair.1), summed(|pair| pair.1 / pair.0));
-        let (Some(bare), Some(lockkeeper), Some(ratio)) = spreads else {
-            anyhow::bail!("no turn was taken");
+        let summed = |figure: fn(&(f64, f64)) -> f64| {
+            Spread::of(pairs.iter().map(figure).collect()).context("no turn was taken")
         };
-        Ok(Self { bare, lockkeeper, ratio })
+        Ok(Self {
+            bare: summed(|pair| pair.0)?,
+            lockkeeper: summed(|pair| pair.1)?,
+            ratio: summed(|pair| pair.1 / pair.0)?,
+        })
     }
 }
 
@@ -84,7 +99,7 @@ mod tests {
             let order = &order;
             move |_| {
                 order.borrow_mut().push(letter);
-                Ok(1.0)
+                Ok(Turn { cycles: 1, elapsed: Duration::ZERO, cpu: Duration::ZERO })
             }
         };
         plan.compare(arm('b'), arm('l')).unwrap();

@@ -41,21 +41,15 @@ pub(crate) fn on<T: Send + 'static>(
     runtime.block_on(runtime.spawn(work))?
 }
 
-/// Repeats the arm's cycle for `turn`; answers how often, and in what time.
-pub(crate) async fn cycles(turn: Duration, mut arm: impl Arm) -> Result<(u64, Duration)> {
+/// Repeats the arm's cycle for `turn`; answers how often.
+pub(crate) async fn cycles(turn: Duration, mut arm: impl Arm) -> Result<u64> {
     let started = Instant::now();
     let mut done = 0;
     loop {
         arm.cycle(done).await?;
         done += 1;
-        let elapsed = started.elapsed();
-        if elapsed >= turn {
-            return Ok((done, elapsed));
+        if started.elapsed() >= turn {
+            return Ok(done);
         }
     }
-}
-
-/// The time of one cycle in nanoseconds, of what [`cycles`] answered.
-pub(crate) fn per_cycle((done, elapsed): (u64, Duration)) -> f64 {
-    elapsed.as_nanos() as f64 / done as f64
 }

@@ -1,6 +1,6 @@
 //! 64 tasks, each on its own key, against 64 tasks that share one bare connection.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use tokio::task::JoinSet;
@@ -11,6 +11,7 @@ use crate::row::{Mark, Row};
 use crate::runtime::{Flavour, cycles, on};
 use crate::server::clear;
 use crate::stage::{Stage, lock};
+use crate::turn::Turn;
 use crate::units::Unit;
 
 const TASKS: u64 = 64;
@@ -19,32 +20,32 @@ const LEAST: f64 = 0.85;
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
     let flavour = Flavour::TwoWorkers;
     let stage = Stage::set(flavour)?;
-    let compared = plan.compare(
+    let pairs = plan.compare(
         |turn| run(&stage, turn, |name| Ok(BareSame(stage.bare.clone(), name))),
         |turn| run(&stage, turn, |name| Ok(Same(lock(&stage.keeper, &name)?))),
     )?;
     stage.strike()?;
     let work = format!("acquire + release, {TASKS} tasks ({})", flavour.name());
-    Ok(vec![Row::compared(work, Unit::PerSecond, compared).mark(Mark::RatioAtLeast(LEAST))])
+    let cpu = format!("{work}: client CPU per cycle");
+    Ok(vec![
+        Row::compared(work, Unit::PerSecond, pairs.by(Turn::rate)?).mark(Mark::RatioAtLeast(LEAST)),
+        Row::compared(cpu, Unit::Nanoseconds, pairs.by(Turn::cpu_nanoseconds)?),
+    ])
 }
 
-fn run<A: Arm>(stage: &Stage, turn: Duration, arm: impl Fn(String) -> Result<A>) -> Result<f64> {
+fn run<A: Arm>(stage: &Stage, turn: Duration, arm: impl Fn(String) -> Result<A>) -> Result<Turn> {
     clear(&stage.server)?;
-    let mut tasks = JoinSet::new();
-    for task in 0..TASKS {
-        tasks.spawn_on(cycles(turn, arm(format!("task:{task}"))?), stage.runtime.handle());
-    }
-    per_second(stage, tasks)
+    let arms: Result<Vec<A>> = (0..TASKS).map(|task| arm(format!("task:{task}"))).collect();
+    let arms = arms?;
+    Turn::of(|| on(&stage.runtime, together(turn, arms)))
 }
 
-fn per_second(stage: &Stage, mut tasks: JoinSet<Result<(u64, Duration)>>) -> Result<f64> {
-    let started = Instant::now();
-    let done = on(&stage.runtime, async move {
-        let mut done = 0;
-        while let Some(result) = tasks.join_next().await {
-            done += result??.0;
-        }
-        Ok(done)
-    })?;
-    Ok(done as f64 / started.elapsed().as_secs_f64())
+/// All arms at once, each as a task of its own; the number of their cycles.
+async fn together<A: Arm>(turn: Duration, arms: Vec<A>) -> Result<u64> {
+    let mut tasks: JoinSet<Result<u64>> = arms.into_iter().map(|arm| cycles(turn, arm)).collect();
+    let mut done = 0;
+    while let Some(result) = tasks.join_next().await {
+        done += result??;
+    }
+    Ok(done)
 }

@@ -13,9 +13,10 @@ use crate::arm::Same;
 use crate::bare::{LEASE_MS, main_key, token};
 use crate::pair::Plan;
 use crate::row::{Mark, Row};
-use crate::runtime::{Flavour, cycles, on, per_cycle};
+use crate::runtime::{Flavour, cycles, on};
 use crate::spread::Spread;
 use crate::stage::lock;
+use crate::turn::Turn;
 use crate::units::Unit;
 
 const MOST_NS: f64 = 1_000.0;
@@ -25,7 +26,7 @@ const BATCH: u64 = 1_000;
 
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
     let alone = Alone::new()?;
-    let store = plan.repeat(|turn| alone.run(turn))?;
+    let store = plan.repeat(|turn| Turn::of(|| alone.run(turn)).map(|turn| turn.nanoseconds()))?;
     let guarded = guarded(plan)?;
     Ok(vec![
         Row::alone("memory store: acquire + release, store alone", Unit::Nanoseconds, store)
@@ -67,14 +68,14 @@ impl Alone {
         Ok(())
     }
 
-    fn run(&self, turn: Duration) -> Result<f64> {
+    fn run(&self, turn: Duration) -> Result<u64> {
         let started = Instant::now();
         let mut done = 0;
         while started.elapsed() < turn {
             (0..BATCH).try_for_each(|_| self.cycle())?;
             done += BATCH;
         }
-        Ok(started.elapsed().as_nanos() as f64 / done as f64)
+        Ok(done)
     }
 }
 
@@ -83,7 +84,7 @@ fn guarded(plan: &Plan) -> Result<Spread> {
     let keeper = on(&runtime, async { Ok(Keeper::connect("memory://").await?) })?;
     let spread = plan.repeat(|turn| {
         let lock = lock(&keeper, "order:1")?;
-        on(&runtime, cycles(turn, Same(lock))).map(per_cycle)
+        Turn::of(|| on(&runtime, cycles(turn, Same(lock)))).map(|turn| turn.nanoseconds())
     })?;
     runtime.block_on(keeper.close(WITHIN));
     Ok(spread)

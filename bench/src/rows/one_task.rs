@@ -7,29 +7,36 @@ use anyhow::Result;
 use crate::arm::{Arm, BareNew, New};
 use crate::pair::Plan;
 use crate::row::{Mark, Row};
-use crate::runtime::{Flavour, cycles, on, per_cycle};
+use crate::runtime::{Flavour, cycles, on};
 use crate::server::clear;
 use crate::stage::Stage;
+use crate::turn::Turn;
 use crate::units::Unit;
 
 const MOST: f64 = 1.15;
 
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
-    [Flavour::TwoWorkers, Flavour::OneThread].into_iter().map(|flavour| measure_on(plan, flavour)).collect()
+    let mut rows = measure_on(plan, Flavour::TwoWorkers)?;
+    rows.append(&mut measure_on(plan, Flavour::OneThread)?);
+    Ok(rows)
 }
 
-fn measure_on(plan: &Plan, flavour: Flavour) -> Result<Row> {
+fn measure_on(plan: &Plan, flavour: Flavour) -> Result<Vec<Row>> {
     let stage = Stage::set(flavour)?;
-    let compared = plan.compare(
+    let pairs = plan.compare(
         |turn| run(&stage, turn, BareNew(stage.bare.clone())),
         |turn| run(&stage, turn, New(stage.keeper.clone())),
     )?;
     stage.strike()?;
     let work = format!("acquire + release, 1 task ({})", flavour.name());
-    Ok(Row::compared(work, Unit::Nanoseconds, compared).mark(Mark::RatioAtMost(MOST)))
+    let cpu = format!("{work}: client CPU");
+    Ok(vec![
+        Row::compared(work, Unit::Nanoseconds, pairs.by(Turn::nanoseconds)?).mark(Mark::RatioAtMost(MOST)),
+        Row::compared(cpu, Unit::Nanoseconds, pairs.by(Turn::cpu_nanoseconds)?),
+    ])
 }
 
-fn run(stage: &Stage, turn: Duration, arm: impl Arm) -> Result<f64> {
+fn run(stage: &Stage, turn: Duration, arm: impl Arm) -> Result<Turn> {
     clear(&stage.server)?;
-    on(&stage.runtime, cycles(turn, arm)).map(per_cycle)
+    Turn::of(|| on(&stage.runtime, cycles(turn, arm)))
 }

@@ -29,6 +29,7 @@
 mod backend;
 mod background;
 mod clock;
+pub mod guide;
 mod keeper;
 mod list;
 mod lock;

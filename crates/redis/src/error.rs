@@ -67,9 +67,12 @@ impl ServerWords {
         if known(&code) {
             return Self { code, text };
         }
-        let buried =
-            text.split(|c: char| !c.is_ascii_uppercase()).find(|word| known(word)).map(str::to_owned);
-        Self { code: buried.unwrap_or(code), text }
+        // A script's own call was refused: old servers bury the code in the text, newer ones have none.
+        let buried = match text.contains("user executing the script") {
+            true => Some("NOPERM"),
+            false => text.split(|c: char| !c.is_ascii_uppercase()).find(|word| known(word)),
+        };
+        Self { code: buried.map_or(code, str::to_owned), text }
     }
 
     fn is_no_script(&self) -> bool {

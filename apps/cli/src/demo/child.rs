@@ -1,10 +1,13 @@
 //! What a process does that the demo has started.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::Context;
 use lockkeeper::{Keeper, Lock};
 
 use super::counter::Counter;
-use super::dialogue::{DID, DONE, HELD, LOST, READY, WRITE, say, wait_for_go};
+use super::dialogue::{end_with_the_demo, DID, DONE, HELD, LOST, READY, WRITE, say, wait_for_go};
 use super::work::{Load, count};
 use super::{ChildArgs, Role, stall};
 
@@ -22,11 +25,14 @@ async fn counting(lock: Option<&Lock>, args: &ChildArgs, load: Load) -> anyhow::
     let counter = Counter::File(args.counter.clone().context("no counter is given")?);
     say(READY)?;
     wait_for_go()?;
+    let done = Arc::new(AtomicBool::new(false));
+    end_with_the_demo(&done);
     let tally = count(&counter, lock, load, |updates| {
         // Only the progress bar is the poorer for it.
         let _ = say(&format!("{DID} {updates}"));
     });
     let tally = tally.await?;
+    done.store(true, Ordering::Release);
     say(&format!("{DONE} {} {}", tally.updates, tally.longest_wait.as_micros()))
 }
 

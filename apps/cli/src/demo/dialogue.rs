@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, Write};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A process is ready to begin.
 pub(super) const READY: &str = "ready";
@@ -31,6 +33,17 @@ pub(super) fn wait_for_go() -> anyhow::Result<()> {
     std::io::stdin().lock().read_line(&mut line)?;
     anyhow::ensure!(line.trim() == GO, "the demo has ended");
     Ok(())
+}
+
+/// Ends this process when the demo has ended, unless it is `done` by then.
+pub(super) fn end_with_the_demo(done: &Arc<AtomicBool>) {
+    let done = done.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        if !done.load(Ordering::Acquire) {
+            std::process::exit(1);
+        }
+    });
 }
 
 /// What follows `word` in `line`.

@@ -29,10 +29,9 @@ const LOG: &str = "LOCKKEEPER_LOG";
 
 /// Show what goes wrong without a lock, what a lock does, and what only a fence does.
 ///
-/// Without --url it runs on a store inside this process and needs no server; LOCKKEEPER_URL and REDIS_URL do not
-/// count here. With a server's URL it starts itself as several processes that share a counter in a file. Its keys
-/// carry a random id; the locks are released, their fences expire after two days. It takes a few seconds. Exit code 0:
-/// the lock and the fence held; 1: they did not.
+/// Without --url (or --env-url) it runs on a store inside this process and needs no server. With a server's URL it starts itself as several processes that share a counter in a file. Its keys
+/// carry a random id; the locks are released, their fences expire after two days. It takes a few seconds; many more
+/// workers or rounds take longer. Exit code 0: the lock and the fence held; 1: they did not.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
     /// How many workers, all in all.
@@ -46,6 +45,10 @@ pub struct DemoArgs {
     /// Over how many processes they are spread, with a server's URL.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
+
+    /// Use the server that LOCKKEEPER_URL or REDIS_URL names.
+    #[arg(long)]
+    env_url: bool,
 
     #[command(flatten)]
     child: ChildArgs,
@@ -87,7 +90,7 @@ pub async fn run(args: DemoArgs, common: &Common) -> anyhow::Result<ExitCode> {
         keeper.close(std::time::Duration::from_secs(1)).await;
         return Ok(ExitCode::SUCCESS);
     }
-    let url = if url_is_given() { common.url()? } else { "memory://".to_owned() };
+    let url = if args.env_url || url_is_given() { common.url()? } else { "memory://".to_owned() };
     let outcome = if url.starts_with("memory:") {
         in_process::run(&url, load, !common.json).await?
     } else {

@@ -23,11 +23,7 @@ pub(super) fn check(ahead_us: i64) -> Finding {
         ..SMALL_US => "The server's clock and this machine's agree".to_owned(),
         _ => format!("The server's clock is {} this machine's", difference(ahead_us)),
     };
-    let level = match off {
-        ..SMALL_US => Level::Ok,
-        ..LARGE_US => Level::Note,
-        _ => Level::Warning,
-    };
+    let level = level(off);
     let finding = Finding::new(CHECK, level, title);
     if level == Level::Ok {
         return finding;
@@ -62,11 +58,11 @@ pub(super) async fn replicas(url: &str, replicas: &[Replica], primary_ahead_us: 
 }
 
 fn compared(worst: Option<u64>, items: Vec<String>) -> Finding {
-    let (level, title) = match worst {
-        None => (Level::Note, "The replicas' clocks could not be compared"),
-        Some(..SMALL_US) => (Level::Ok, "The replicas' clocks agree with the primary's"),
-        Some(..LARGE_US) => (Level::Note, "A replica's clock differs a little"),
-        Some(_) => (Level::Warning, "A replica's clock differs"),
+    let level = worst.map_or(Level::Note, level);
+    let title = match (worst, level) {
+        (None, _) => "The replicas' clocks could not be compared",
+        (_, Level::Ok) => "The replicas' clocks agree with the primary's",
+        _ => "A replica's clock differs from the primary's",
     };
     let finding = Finding::new("replica-clocks", level, title).items(items);
     if level == Level::Ok {
@@ -75,6 +71,16 @@ fn compared(worst: Option<u64>, items: Vec<String>) -> Finding {
     finding
         .seen("After a failover, leases end by the new primary's clock: earlier or later by the difference.")
         .advice("Compare the clocks of all servers (redis-cli TIME), and synchronise them (NTP, chrony).")
+}
+
+fn level(off_us: u64) -> Level {
+    if off_us < SMALL_US {
+        Level::Ok
+    } else if off_us < LARGE_US {
+        Level::Note
+    } else {
+        Level::Warning
+    }
 }
 
 async fn ahead_of_us(url: Option<String>) -> Option<i64> {

@@ -50,6 +50,7 @@
 //!   Its lease expires in the same way.
 //! * A process in uninterruptible sleep dies only when the kernel lets it.
 
+mod asked;
 pub mod command;
 #[cfg(not(unix))]
 mod portable;
@@ -64,6 +65,7 @@ use portable as platform;
 #[cfg(unix)]
 use unix as platform;
 
+pub use asked::AskedToEnd;
 pub use platform::Signals;
 pub use spec::{ChildSpec, Ended, Interrupt};
 pub use supervisor::{Event, Question, Supervisor};

@@ -10,7 +10,7 @@ use super::options::Plan;
 use super::watch::{Watch, Watched};
 use crate::common;
 use crate::exit::{BUSY, LOST, say};
-use crate::run::{ChildSpec, Ended, Interrupt, Signals, Supervisor};
+use crate::run::{AskedToEnd, ChildSpec, Ended, Interrupt, Signals, Supervisor};
 
 /// The variables that the command finds.
 const KEY: &str = "LOCKKEEPER_KEY";
@@ -60,6 +60,7 @@ async fn locked(plan: &Plan, keeper: &Keeper, mut signals: Signals) -> anyhow::R
 
 async fn held(plan: &Plan, keeper: &Keeper, guard: LockGuard, signals: Signals) -> anyhow::Result<Finish> {
     let acquired = Instant::now();
+    let asked = signals.asked_to_end();
     let supervisor = match Supervisor::start(spec(plan, keeper, &guard), signals) {
         Ok(supervisor) => supervisor,
         Err(error) => {
@@ -73,8 +74,8 @@ async fn held(plan: &Plan, keeper: &Keeper, guard: LockGuard, signals: Signals) 
         let reason = guard.loss().map_or_else(|| "the lease ended".to_owned(), |reason| reason.to_string());
         say(&format!("{} was lost before the command ended: {reason}", guard.key()));
     }
-    if !is_lost && watched.ran() {
-        keep(&guard, (acquired + plan.min_hold).saturating_duration_since(Instant::now())).await?;
+    if !is_lost && watched.may_be_kept() {
+        keep(&guard, plan.min_hold.saturating_sub(acquired.elapsed()), asked).await?;
     }
     complain(plan, &watched.ended);
     release_and_tell(guard, is_lost).await;
@@ -103,16 +104,24 @@ fn os_string(bytes: &[u8]) -> OsString {
     String::from_utf8_lossy(bytes).into_owned().into()
 }
 
-/// Keeps the lock for `left`, until it is lost, or until a signal asks us to end.
-async fn keep(guard: &LockGuard, left: Duration) -> std::io::Result<()> {
+/// Keeps the lock for `left`, until it is lost, or until a signal asks us to end. One that was passed to the command
+/// counts as well.
+async fn keep(guard: &LockGuard, left: Duration, mut asked: AskedToEnd) -> std::io::Result<()> {
     if left.is_zero() {
         return Ok(());
     }
+    // The command had the first ones. Without these, Ctrl-Z would do nothing.
     let mut signals = Signals::install()?;
+    let work = async {
+        loop {
+            signals.fatal().await;
+        }
+    };
     tokio::select! {
         () = tokio::time::sleep(left) => {}
         _ = guard.lost() => {}
-        _ = signals.fatal() => {}
+        () = asked.wait() => {}
+        () = work => {}
     }
     Ok(())
 }
@@ -176,8 +185,12 @@ fn is_interrupt(signal: i32) -> bool {
 }
 
 impl Watched {
-    /// Whether there was a command at all.
-    fn ran(&self) -> bool {
-        matches!(self.ended, Ended::Exited(_) | Ended::Signalled { .. })
+    /// Whether the lock is to be kept for `--min-hold`: there was a command, and no Ctrl-C ended it.
+    fn may_be_kept(&self) -> bool {
+        match self.ended {
+            Ended::Exited(_) => true,
+            Ended::Signalled { interrupt, .. } => interrupt == Interrupt::None,
+            Ended::NotFound | Ended::NotExecutable | Ended::Failed(_) => false,
+        }
     }
 }

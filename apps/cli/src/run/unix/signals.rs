@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 
 use super::sys;
+use crate::run::AskedToEnd;
 
 /// What is passed to the child, apart from SIGCHLD, which is for us.
 const FORWARDED: &[i32] = &[
@@ -29,6 +31,9 @@ const FORWARDED: &[i32] = &[
     libc::SIGTSTP,
 ];
 
+/// What asks us to end.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
 /// How long a continued process waits for the handler to run that says so.
 const CONTINUED_BOUND: Duration = Duration::from_millis(50);
 
@@ -40,6 +45,7 @@ const CONTINUED_BOUND: Duration = Duration::from_millis(50);
 pub struct Signals {
     caught: UnboundedReceiver<i32>,
     continued: Arc<AtomicBool>,
+    asked: AskedToEnd,
     ttou_was_ignored: bool,
 }
 
@@ -62,8 +68,14 @@ impl Signals {
         let wanted = FORWARDED.iter().copied().filter(|&signal| !sys::is_ignored(signal));
         let source = signal_hook::iterator::Signals::new(wanted.chain([libc::SIGCHLD]))?;
         let (sender, caught) = unbounded_channel();
-        std::thread::Builder::new().name("signals".into()).spawn(move || pump(source, &sender))?;
-        Ok(Self { caught, continued, ttou_was_ignored })
+        let (tell, asked) = AskedToEnd::new();
+        std::thread::Builder::new().name("signals".into()).spawn(move || pump(source, &sender, &tell))?;
+        Ok(Self { caught, continued, asked, ttou_was_ignored })
+    }
+
+    /// For after the child's end: whether a signal has asked us to end, even if it was passed to the child.
+    pub fn asked_to_end(&self) -> AskedToEnd {
+        self.asked.clone()
     }
 
     /// The next signal that would have ended this process, for the time before there is a child. Cancel safe.
@@ -112,8 +124,15 @@ impl Signals {
 }
 
 /// The thread: from the handlers to the queue.
-fn pump(mut source: signal_hook::iterator::Signals, queue: &UnboundedSender<i32>) {
+fn pump(
+    mut source: signal_hook::iterator::Signals,
+    queue: &UnboundedSender<i32>,
+    asked: &watch::Sender<bool>,
+) {
     for signal in source.forever() {
+        if ENDING.contains(&signal) {
+            asked.send_replace(true);
+        }
         // Fails when the child has ended: there is nobody left to tell.
         let _ = queue.send(signal);
     }

@@ -1,0 +1,13 @@
+//! The guide: what a lock promises, and how to live with what it cannot promise.
+
+#[doc = include_str!("leases.md")]
+pub mod leases {}
+
+#[doc = include_str!("fencing.md")]
+pub mod fencing {}
+
+#[doc = include_str!("failures.md")]
+pub mod failures {}
+
+#[doc = include_str!("operations.md")]
+pub mod operations {}
