@@ -53,9 +53,9 @@ pub(crate) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCod
     common::close(&keeper).await;
     let found = found?;
     if common.json {
-        print_json(&found)?
+        print_json(&found)?;
     } else {
-        print_table(&found)?
+        print_table(&found)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -104,13 +104,16 @@ fn print_table(found: &Found) -> anyhow::Result<()> {
 fn table(found: &Found) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    let heading = |text| Cell::new(text).add_attribute(Attribute::Bold);
-    if std::io::stdout().is_terminal() {
+    let is_terminal = std::io::stdout().is_terminal();
+    if is_terminal {
         table.set_content_arrangement(ContentArrangement::Dynamic);
-    } else {
+    }
+    if !is_terminal || std::env::var_os("NO_COLOR").is_some() {
         table.force_no_tty();
     }
-    table.set_header(["KEY", "HOLDER", "REMAINING", "FENCE"].map(heading));
+    table.set_header(
+        ["KEY", "HOLDER", "REMAINING", "FENCE"].map(|text| Cell::new(text).add_attribute(Attribute::Bold)),
+    );
     for view in found.locks.values() {
         let fence = view.fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string());
         table.add_row([view.key.to_string(), view.holder.to_string(), remaining(view.remaining), fence]);

@@ -98,9 +98,9 @@ pub(crate) async fn run(args: ReleaseArgs, common: &Common) -> anyhow::Result<Ex
     let outcome = outcome?;
     let key = full_key(&keeper, name);
     if common.json {
-        common::print_json(&outcome.report(&key))?
+        common::print_json(&outcome.report(&key))?;
     } else {
-        common::print(&outcome.text(&key))?
+        common::print(&outcome.text(&key))?;
     }
     Ok(ExitCode::from(outcome.code()))
 }

@@ -46,9 +46,9 @@ pub(crate) async fn run(args: ShowArgs, common: &Common) -> anyhow::Result<ExitC
     common::close(&keeper).await;
     let (key, seen) = (full_key(&keeper, name), seen?);
     if common.json {
-        common::print_json(&report(&key, &seen))?
+        common::print_json(&report(&key, &seen))?;
     } else {
-        common::print(&text(&key, &seen))?
+        common::print(&text(&key, &seen))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -21,3 +21,5 @@ mod loss;
 mod signals;
 #[path = "command/stopping.rs"]
 mod stopping;
+#[path = "command/terminal.rs"]
+mod terminal;

@@ -282,5 +282,5 @@ async fn reconnected(reconnections: &mut Option<watch::Receiver<u64>>) {
             Err(_) => *reconnections = None,
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

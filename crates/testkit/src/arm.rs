@@ -159,7 +159,7 @@ impl Arm for SteppedRedis {
             }
             Plant::MainText(text, None) => self.command(&[b"SET", main, text]),
             Plant::MainText(text, Some(ttl)) => {
-                self.command(&[b"SET", main, text, b"PX", ttl.to_string().as_bytes()])
+                self.command(&[b"SET", main, text, b"PX", ttl.to_string().as_bytes()]);
             }
             Plant::MainGone => self.command(&[b"DEL", main]),
             Plant::FenceList => {
@@ -171,7 +171,7 @@ impl Arm for SteppedRedis {
                 self.command(&[b"SET", &fence, text]);
             }
             Plant::FenceText(text) => {
-                self.command(&[b"SET", &fence, text, b"PX", DAY_MS.to_string().as_bytes()])
+                self.command(&[b"SET", &fence, text, b"PX", DAY_MS.to_string().as_bytes()]);
             }
             Plant::FenceGone => self.command(&[b"DEL", &fence]),
         }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use lockkeeper::{Keeper, Lock};
 
 use super::counter::Counter;
-use super::dialogue::{end_with_the_demo, DID, DONE, HELD, LOST, READY, WRITE, say, wait_for_go};
+use super::dialogue::{DID, DONE, HELD, LOST, READY, WRITE, end_with_the_demo, say, wait_for_go};
 use super::work::{Load, count};
 use super::{ChildArgs, Role, stall};
 

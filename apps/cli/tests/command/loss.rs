@@ -18,9 +18,9 @@ fn c67_l88_cut_off_the_command_ends_before_its_lease() {
         let running = bench.run(&["--lease", "3s", "--grace", "500ms", "k"], STUBBORN);
         let child = bench.pid("child");
         if silent {
-            proxy.black_hole()
+            proxy.black_hole();
         } else {
-            proxy.cut()
+            proxy.cut();
         }
         // No renewal reaches the server any more: this is when it lets others in.
         let ends = bench.expires_at("lock:k").unwrap();

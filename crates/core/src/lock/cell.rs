@@ -141,7 +141,7 @@ pub(super) fn highest_fence(cells: &[LockCell]) -> Result<u64, WrongType> {
         match cell.fence {
             FenceMark::Absent => {}
             FenceMark::Last { number, .. } if number <= FENCE_MAX - u64::from(MAX_FENCE_BLOCK) => {
-                highest = highest.max(number)
+                highest = highest.max(number);
             }
             // Nothing of ours comes near the end of the numbers: somebody else wrote it.
             FenceMark::Last { .. } | FenceMark::WrongType => return Err(WrongType { index, side: true }),

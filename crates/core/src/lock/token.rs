@@ -122,7 +122,7 @@ impl Holder {
 
     /// When it was acquired, by the holder's own word, if it is a token of ours.
     pub fn acquired_at(&self) -> Option<Timestamp> {
-        let ms: u64 = self.ours()?.splitn(4, ':').nth(2)?.parse().ok()?;
+        let ms: u64 = self.ours()?.split(':').nth(2)?.parse().ok()?;
         Some(Timestamp::from_micros(ms.checked_mul(1000)?))
     }
 

@@ -88,19 +88,21 @@ impl Held {
 
     /// Ends it; only the first reason counts. True if this was it.
     pub(crate) fn end(&self, reason: LossReason) -> bool {
-        let lost = reason != LossReason::Released;
+        let lost = (reason != LossReason::Released).then(|| reason.to_string());
+        let mut reason = Some(reason);
         let first = self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {
-                *ended = Some(reason.clone());
+                *ended = reason.take();
             }
             first
         });
         if first {
             self.inner.held_count.fetch_sub(1, Ordering::Relaxed);
             self.leave_timeline();
-            if lost {
-                tracing::warn!(key = %self.keys, holder = %self.token.holder(), fence = self.fence.get(), %reason, "lock lost");
+            if let Some(reason) = lost {
+                let holder = self.token.holder();
+                tracing::warn!(key = %self.keys, %holder, fence = self.fence.get(), %reason, "lock lost");
             }
         }
         first

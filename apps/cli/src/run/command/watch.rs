@@ -101,7 +101,7 @@ impl<'a> Watch<'a> {
             // Then the guard knows that it is lost.
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(key = self.guard.key(), %error, "no answer whether the lock is still held")
+                tracing::warn!(key = self.guard.key(), %error, "no answer whether the lock is still held");
             }
         }
         let remaining = self.guard.remaining();
