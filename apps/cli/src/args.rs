@@ -1,6 +1,6 @@
 //! The command line as typed, and where each command begins.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -79,14 +79,16 @@ pub(crate) fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) 
 
 /// Help and version go to standard output; everything else is a usage error.
 fn refuse(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() {
-        let text = error.render().to_string();
-        // In the form of all our errors; what follows on further lines is clap's advice.
-        eprint!("lockkeeper: {}", text.strip_prefix("error: ").unwrap_or(&text));
-        return ExitCode::from(USAGE);
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as BareHelp;
+    let text = error.render().to_string();
+    match text.strip_prefix("error: ") {
+        Some(text) if error.kind() != BareHelp => {
+            // In the form of all our errors; what follows on further lines is clap's advice.
+            let _ = write!(std::io::stderr(), "lockkeeper: {text}");
+        }
+        _ => _ = error.print(),
     }
-    let _ = error.print();
-    ExitCode::SUCCESS
+    if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
 }
 
 fn start_logging() {
@@ -97,6 +99,8 @@ fn start_logging() {
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
         .compact()
+        // Or a closed standard error would be a panic.
+        .log_internal_errors(false)
         .init();
 }
 

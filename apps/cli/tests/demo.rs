@@ -1,4 +1,6 @@
 //! `lockkeeper demo` as a black box: in one process, and over several on a real server.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests are not inside the test functions")]
 
 use std::process::{Command, Output};
 

@@ -96,9 +96,12 @@ impl Background {
         Ok(Self { shared })
     }
 
-    /// Has `held` tended at `due`.
-    pub(crate) fn schedule(&self, due: Uptime, held: Weak<Held>) -> Slot {
+    /// Has `held` tended at `due`; `None` when the work has been ended.
+    pub(crate) fn schedule(&self, due: Uptime, held: Weak<Held>) -> Option<Slot> {
         let mut timeline = self.shared.timeline.lock();
+        if timeline.stop_by.is_some() {
+            return None;
+        }
         let slot = Slot(due, timeline.next_id);
         timeline.next_id += 1;
         timeline.due.insert((slot.0, slot.1), held);
@@ -107,7 +110,7 @@ impl Background {
         if is_next {
             self.shared.wake.notify_one();
         }
-        slot
+        Some(slot)
     }
 
     pub(crate) fn unschedule(&self, slot: Slot) {
@@ -243,7 +246,8 @@ impl Worker {
         let next = timeline.due.first_key_value().map_or(Uptime::MAX, |((due, _), _)| *due);
         let mut wakes_at = if beats { next.min(self.next_beat) } else { next };
         if let Some(by) = timeline.stop_by {
-            let is_drained = timeline.give_backs.is_empty() && self.giving.is_empty();
+            let is_drained =
+                timeline.give_backs.is_empty() && self.giving.is_empty() && self.tending.is_empty();
             if is_drained || self.context.clock.uptime() >= by {
                 timeline.stop_by = Some(Uptime::default());
                 return None;

@@ -250,7 +250,7 @@ impl Keeper {
     /// them under a working holder would let a second one in.
     ///
     /// # Cancel safety
-    /// The keeper stays closed; calling it again goes on waiting.
+    /// The keeper stays closed, and goes on giving back; call it again to wait on.
     pub async fn close(&self, limit: Duration) -> Closed {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::Release);

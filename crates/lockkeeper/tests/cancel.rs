@@ -1,6 +1,8 @@
 //! Invariant 8: every public future is dropped after its n-th poll, for every n, against a real server, and leaves no
 //! key, no hold and no work behind.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 mod support;
 
 use std::time::Duration;

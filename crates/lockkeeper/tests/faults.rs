@@ -1,6 +1,8 @@
 //! A server that is stopped, killed, slow, full, demoted or cut off: the right kind of error, in bounded time, nothing
 //! left behind, and recovery without a restart of the client.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 mod support;
 
 use std::net::SocketAddr;

@@ -1,5 +1,7 @@
 //! Guards, watchdog and waiting on the memory store, with a clock that the tests step.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 mod support;
 
 use std::sync::Arc;
@@ -23,7 +25,8 @@ async fn the_sketch_in_the_readme_works() {
     assert_eq!(busy.holder, guard.token().holder());
     assert_eq!(busy.remaining, Some(secs(30)));
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    assert_eq!(lock.run(async |held| held.fence().get()).await.unwrap() % 1, 0);
+    let fence = lock.run(async |held| held.fence()).await.unwrap();
+    assert_eq!(keeper.inspect("order:20241").await.unwrap().fence, Some(fence));
     let both =
         keeper.lock_all(["order:20241", "stock:sku-9"]).unwrap().acquire().await.unwrap().or_busy().unwrap();
     assert_eq!(both.key(), "lock:order:20241 + lock:stock:sku-9");
@@ -322,7 +325,7 @@ async fn a_closed_keeper_tells_its_guards() {
     let (keeper, _clock) = stepped().await;
     let guard = keeper.lock("a").unwrap().lease(secs(30)).try_acquire().await.unwrap().or_busy().unwrap();
     let closed = keeper.close(secs(1)).await;
-    assert_eq!(closed.still_held, 1);
+    assert_eq!(closed.still_held, 1, "one guard, and it is told");
     assert_eq!(guard.lost().await, LossReason::KeeperClosed);
     assert!(!guard.is_valid());
 }

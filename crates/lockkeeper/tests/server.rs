@@ -1,5 +1,7 @@
 //! Locks on a real server: connecting in every way, and the cases that name an effect on the server.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 mod support;
 
 use std::sync::Arc;

@@ -76,3 +76,48 @@ impl Outcome {
 fn as_us<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::stall::{LATE, SECOND};
+
+    fn counted(counter: u64) -> Counted {
+        Counted { updates: 100, counter, took: Duration::ZERO, longest_wait: Duration::ZERO }
+    }
+
+    fn sound() -> Outcome {
+        let stalled = Stalled {
+            first_fence: 1,
+            second_fence: 2,
+            first_lost: String::new(),
+            fenced_accepted: false,
+            plain_accepted: true,
+            fenced_holds: SECOND,
+            plain_holds: LATE,
+        };
+        let (without_lock, under_lock) = (counted(5), counted(100));
+        Outcome {
+            store: String::new(),
+            processes: 1,
+            workers: 10,
+            rounds: 10,
+            without_lock,
+            under_lock,
+            stalled,
+        }
+    }
+
+    #[test]
+    fn every_failure_of_lock_or_fence_is_told() {
+        assert_eq!(sound().broken(), None);
+        let broken = |damage: fn(&mut Outcome)| {
+            let mut outcome = sound();
+            damage(&mut outcome);
+            outcome.broken().unwrap()
+        };
+        assert!(broken(|outcome| outcome.under_lock.counter = 99).contains("says 99 after 100"));
+        assert!(broken(|outcome| outcome.stalled.second_fence = 1).contains("not greater"));
+        assert!(broken(|outcome| outcome.stalled.fenced_accepted = true).contains("not refused"));
+    }
+}

@@ -53,9 +53,11 @@ impl Facts {
         let items: Vec<String> = self.refused.iter().map(|(what, why)| format!("{what}: {why}")).collect();
         let names: Vec<&str> = self.refused.iter().map(|&(what, _)| what).collect();
         let finding = Finding::new("diagnosis", Level::Note, format!("{} refused", names.join(" and ")));
-        let finding = finding.seen(
-            "Locks need neither, but version, persistence, eviction and replication could not be (fully) looked at.",
-        );
+        let unseen = match names[..] {
+            ["CONFIG GET"] => "persistence and replication could not be looked at in full",
+            _ => "version, persistence, eviction and replication could not be looked at",
+        };
+        let finding = finding.seen(format!("Locks do not need that, but {unseen}."));
         let finding = finding.items(items).advice(
             "Run this as an administrator, or ask whoever runs the server: is maxmemory-policy noeviction? What does a \
              crash forget? Are there replicas, and what does a failover lose?",

@@ -37,7 +37,14 @@ pub(super) async fn check(keeper: &Keeper, store: &RedisStore, prefix: &Prefix) 
         return vec![skipped("with an empty prefix every key may be a lock")];
     }
     match walk(keeper, store, prefix).await {
-        Ok(found) => findings(&found),
+        Ok(mut found) => {
+            // SCAN may show a key twice.
+            for list in [&mut found.endless, &mut found.wrong] {
+                list.sort();
+                list.dedup();
+            }
+            findings(&found)
+        }
         Err(error) => vec![skipped(&words(&error))],
     }
 }

@@ -12,7 +12,6 @@ mod print;
 mod replication;
 mod server;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use lockkeeper::core::{Error, Prefix};
 use lockkeeper::redis::{RedisStore, ServerInfo};
 use lockkeeper::{Health, Keeper};
 
-use crate::common::{Common, bytes_of};
+use crate::common::Common;
 use access::Trial;
 use facts::{Facts, words};
 use finding::{Finding, Level, Report};
@@ -36,7 +35,7 @@ const PROBLEMS: u8 = 2;
 pub struct DoctorArgs {
     /// What lock keys begin with on the server.
     #[arg(long, value_name = "PREFIX", default_value = "lock:")]
-    prefix: OsString,
+    prefix: String,
 
     /// Examine the permissions of this ACL user rather than one's own (needs ACL DRYRUN, Redis 7.0).
     #[arg(long, value_name = "NAME")]
@@ -53,7 +52,7 @@ pub async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<ExitCode> 
         print::nothing(common.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let prefix = Prefix::new(bytes_of(&args.prefix, "the prefix")?)?;
+    let prefix = Prefix::new(&args.prefix)?;
     let keeper = common.builder()?.prefix(prefix.as_bytes())?.connect().await?;
     let patient = Patient { url: &url, keeper: &keeper, prefix: &prefix, user: args.user.as_deref() };
     let report = patient.examine().await;
@@ -74,6 +73,9 @@ impl Patient<'_> {
         let Some(store) = self.keeper.redis_store() else { anyhow::bail!("the store is not a Redis server") };
         let info = store.server_info(facts::LOOK).await?;
         let health = self.keeper.health().await;
+        if let Some(found) = server::sentinel(&info) {
+            return Ok(Report::new(health.address, server::describe(&info), None, vec![found]));
+        }
         let facts = Facts::gather(store).await;
         let mut found = self.of_server(&info, &health, &facts);
         found.extend(self.clocks(&health, &facts).await);

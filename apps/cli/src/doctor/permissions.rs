@@ -74,7 +74,7 @@ pub(super) async fn check(
     let side = trial.of(&["GET", &trial.side]).await?;
     if side == Access::NoKey {
         missing.keys = Some(Level::Problem);
-    } else if seen_keys == 0 {
+    } else if seen_keys == 0 && !missing.commands.is_empty() {
         missing.keys = missing.keys.or(Some(Level::Note));
     }
     Ok(missing.finding(&trial.user, prefix))

@@ -35,7 +35,7 @@ pub(super) fn report(report: &Report, json: bool) -> anyhow::Result<ExitCode> {
 
 fn text(report: &Report, colour: bool) -> String {
     let away = report.round_trip_us.map_or(String::new(), |us| format!(", {:.1} ms away", us as f64 / 1e3));
-    let mut lines = vec![report.address.clone(), format!("{}{away}", report.server), String::new()];
+    let mut lines = vec![printable(&report.address), printable(&report.server) + &away, String::new()];
     for finding in &report.findings {
         push(&mut lines, finding, colour);
     }
@@ -49,14 +49,19 @@ fn text(report: &Report, colour: bool) -> String {
 fn push(lines: &mut Vec<String>, finding: &Finding, colour: bool) {
     let level = format!("{:INDENT$}", finding.level.name());
     let level = if colour { painted(&level, finding.level) } else { level };
-    lines.push(format!("{level}{}", finding.title));
+    lines.push(format!("{level}{}", printable(&finding.title)));
     lines.extend(wrapped(&finding.seen, "", ""));
     lines.extend(finding.items.iter().flat_map(|item| wrapped(item, "- ", "  ")));
     lines.extend(wrapped(&finding.advice, "", ""));
-    lines.extend(finding.commands.iter().map(|command| format!("{:INDENT$}  {command}", "")));
+    lines.extend(finding.commands.iter().map(|command| format!("{:INDENT$}  {}", "", printable(command))));
     if finding.level > Level::Ok {
         lines.push(String::new());
     }
+}
+
+/// What a server says must not steer the terminal.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "?")
 }
 
 fn painted(text: &str, level: Level) -> String {
@@ -95,7 +100,7 @@ fn wrapped(text: &str, head: &str, rest: &str) -> Vec<String> {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&printable(word));
     }
     if !line.is_empty() {
         lines.push(line);

@@ -38,7 +38,9 @@ fn primary(facts: &Facts) -> Finding {
         return finding.advice("Check fences where data is written.");
     }
     finding
-        .advice("Check fences where data is written. So that a primary cut off from its replicas soon stops granting:")
+        .advice(
+            "Check fences where data is written. So that a primary without its replicas soon stops granting:",
+        )
         .command("CONFIG SET min-replicas-to-write 1")
         .command("CONFIG SET min-replicas-max-lag 2")
 }

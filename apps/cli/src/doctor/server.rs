@@ -37,12 +37,14 @@ pub(super) fn version(info: &ServerInfo) -> Option<Finding> {
     })
 }
 
-/// Standalone, cluster or Sentinel. Nothing for standalone.
+/// A Sentinel is not examined any further.
+pub(super) fn sentinel(info: &ServerInfo) -> Option<Finding> {
+    let finding = Finding::new("mode", Level::Problem, "This is a Sentinel, which keeps no locks");
+    (info.mode == "sentinel").then(|| finding.advice("Give the URL of the primary that it watches."))
+}
+
+/// A node of a cluster. Nothing for standalone.
 pub(super) fn mode(info: &ServerInfo, facts: &Facts, prefix: &str) -> Option<Finding> {
-    if info.mode == "sentinel" {
-        let finding = Finding::new("mode", Level::Problem, "This is a Sentinel, which keeps no locks");
-        return Some(finding.advice("Give the URL of the primary that it watches."));
-    }
     if info.mode != "cluster" && facts.info("cluster_enabled") != Some("1") {
         return None;
     }

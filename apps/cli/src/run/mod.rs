@@ -1,6 +1,6 @@
 //! Running a program under a lock: the part that looks after the program.
 //!
-//! Apart from [`command`], which is `lockkeeper run` itself, this module knows nothing of Redis or leases. It starts a child, stands between it and the shell, and ends it
+//! Apart from `command`, which is `lockkeeper run` itself, this module knows nothing of Redis or leases. It starts a child, stands between it and the shell, and ends it
 //! when it is told that the lock is lost. Three things matter here, in this order:
 //!
 //! 1. **No work without a lock.** [`Supervisor::stop_by`] ends the child's whole process group by an instant. A
@@ -51,7 +51,7 @@
 //! * A process in uninterruptible sleep dies only when the kernel lets it.
 
 mod asked;
-pub mod command;
+pub(crate) mod command;
 #[cfg(not(unix))]
 mod portable;
 mod spec;

@@ -145,6 +145,11 @@ impl Running {
         self.0.wait().unwrap()
     }
 
+    /// Nobody reads what is said on standard error any more.
+    pub(crate) fn close_stderr(&mut self) {
+        self.0.stderr = None;
+    }
+
     /// Waits for the end, and reads what was said.
     pub(crate) fn output(mut self) -> Output {
         let (stdout, stderr) = (self.0.stdout.take().unwrap(), self.0.stderr.take().unwrap());

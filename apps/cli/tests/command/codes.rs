@@ -101,6 +101,16 @@ fn wrong_usage_is_64_and_says_what_is_wrong() {
 }
 
 #[test]
+fn without_a_command_the_help_is_shown() {
+    let output = Running::start(lockkeeper::<&str>(&[])).output();
+    assert_eq!((output.code, output.stdout.as_str()), (Some(64), ""));
+    assert!(output.stderr.starts_with("Distributed locks on Redis"), "{output:?}");
+    let help = Running::start(lockkeeper(&["run", "--help"])).output();
+    assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
+    assert!(help.stdout.contains("LOCKKEEPER_FENCE") && help.stdout.contains("128 + n"), "{help:?}");
+}
+
+#[test]
 fn a_malformed_url_is_64_and_its_password_is_not_shown() {
     for url in ["redis://:hunter2@h:port", "redis://:hunter2@", "redis://:hunter2@h/x", "hunter2"] {
         for args in [&["run", "k", "--", "true"][..], &["ls"], &["show", "k"]] {

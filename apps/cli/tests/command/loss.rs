@@ -107,3 +107,15 @@ fn a_release_without_an_answer_is_a_warning() {
     assert!(output.stderr.contains("ends with its lease"), "{output:?}");
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
 }
+
+#[test]
+fn a_closed_standard_error_changes_nothing() {
+    let bench = Bench::new();
+    let proxy = FaultProxy::start(([127, 0, 0, 1], bench.server.port()).into()).unwrap();
+    let bench = bench.reaching(proxy.url());
+    let mut running = bench.run(&["--lease", "2s", "k"], HOLD);
+    running.close_stderr();
+    bench.wait_for_file("holds");
+    proxy.cut();
+    assert_eq!(running.wait().code(), Some(76), "not the code of a panic");
+}

@@ -140,7 +140,7 @@ impl LockGuard {
             Err(error) => return Err(error),
         };
         undone.armed = false;
-        held.settle_doubt();
+        held.was_released();
         Ok(match answer.reply {
             ReleaseReply::Released => Released::Released,
             // The first copy's answer was lost, and it did it: the lease was running all the while.

@@ -1,7 +1,7 @@
 //! A held lock: what guards share, and what the watchdog works on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockkeeper_core::lock::{Fence, Lease, OwnerToken};
@@ -13,6 +13,7 @@ use super::builder::Terms;
 use super::give_back::GiveBack;
 use super::outcome::LossReason;
 use crate::background::Slot;
+use crate::clock::sleep_until;
 use crate::keeper::Inner;
 
 /// One acquisition. Its token is its generation: nothing of an earlier or later one can be mistaken for it.
@@ -29,6 +30,8 @@ pub(crate) struct Held {
     /// Microseconds of uptime. Only moves later.
     deadline: AtomicU64,
     pub(crate) renewals: AtomicU32,
+    /// The server may still keep the key for it, and nobody has been asked to remove it.
+    unreleased: AtomicBool,
     /// `None` while held.
     ended: watch::Sender<Option<LossReason>>,
     /// Where the background's timeline has it.
@@ -58,6 +61,7 @@ impl Held {
             in_doubt_until,
             deadline: AtomicU64::new(lease.deadline(sent).as_micros()),
             renewals: AtomicU32::new(0),
+            unreleased: AtomicBool::new(true),
             ended: watch::Sender::new(None),
             slot: Mutex::new(None),
         });
@@ -108,12 +112,23 @@ impl Held {
         first
     }
 
-    /// The reason, once there is one.
+    /// The reason, once there is one. It has a timer of its own, in case that the keeper's thread is not there to see
+    /// the deadline pass.
     pub(crate) async fn ended(&self) -> LossReason {
         let mut changes = self.ended.subscribe();
-        match changes.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or(LossReason::Expired),
-            Err(_) => LossReason::Expired,
+        loop {
+            let deadline = self.deadline();
+            tokio::select! {
+                biased;
+                reason = changes.wait_for(Option::is_some) => {
+                    return reason.ok().and_then(|reason| reason.clone()).unwrap_or(LossReason::Expired);
+                }
+                () = sleep_until(&*self.inner.clock, deadline) => {
+                    if self.inner.clock.uptime() >= self.deadline() {
+                        self.end(LossReason::Expired);
+                    }
+                }
+            }
         }
     }
 
@@ -136,22 +151,36 @@ impl Held {
     /// Puts it on the background's timeline, unless it has ended meanwhile.
     pub(crate) fn tend_at(self: &Arc<Self>, due: Uptime) {
         let mut slot = self.slot.lock();
-        if self.is_held() {
-            *slot = Some(self.inner.background.schedule(due, Arc::downgrade(self)));
+        if !self.is_held() {
+            return;
+        }
+        *slot = self.inner.background.schedule(due, Arc::downgrade(self));
+        let is_closed = slot.is_none();
+        drop(slot);
+        if is_closed {
+            self.end(LossReason::KeeperClosed);
         }
     }
 
-    /// Gives it back in the background: a release that nobody waits for.
+    /// The server has answered a release: nothing is left to do.
+    pub(crate) fn was_released(&self) {
+        self.unreleased.store(false, Ordering::Release);
+        if self.in_doubt_until.is_some() {
+            // A second copy of the acquire may come after the release.
+            self.hand_to_background();
+        }
+    }
+
+    /// A release that nobody waits for; once.
     pub(crate) fn give_back(&self) {
+        if self.unreleased.swap(false, Ordering::AcqRel) {
+            self.hand_to_background();
+        }
+    }
+
+    fn hand_to_background(&self) {
         let ends = self.deadline().after(Duration::from_secs(1)).after(self.lease.as_duration() / 50);
         self.inner.give_back(GiveBack::new(self.keys.clone(), self.token.clone(), self.in_doubt_until, ends));
-    }
-
-    /// A second copy of the acquire may come after the release; keep an eye on it.
-    pub(crate) fn settle_doubt(&self) {
-        if self.in_doubt_until.is_some() {
-            self.give_back();
-        }
     }
 
     fn leave_timeline(&self) {
@@ -164,10 +193,7 @@ impl Held {
 impl Drop for Held {
     /// Invariant 8: dropping the last guard releases in the background, never blocks, never panics.
     fn drop(&mut self) {
-        let given_up_by_nobody = self.reason() != Some(LossReason::Released);
         self.end(LossReason::Released);
-        if given_up_by_nobody {
-            self.give_back();
-        }
+        self.give_back();
     }
 }

@@ -1,6 +1,7 @@
 //! What the tests of the front door share.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::sync::Arc;
 use std::time::Duration;

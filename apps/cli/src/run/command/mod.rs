@@ -15,7 +15,7 @@ use anyhow::Context;
 use super::Signals;
 use crate::common::Common;
 
-pub use options::RunArgs;
+pub(crate) use options::RunArgs;
 
 /// Runs it. Signals are caught first of all, before any other thread is started.
 pub(crate) fn start(args: RunArgs, common: &Common) -> anyhow::Result<ExitCode> {

@@ -41,7 +41,7 @@ command itself has ended; a daemon it leaves behind works without a lock (see --
 /// renewed, the command gets SIGTERM before it ends, and SIGKILL at the latest when it ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     #[command(flatten)]
     namespace: Namespace,
 
