@@ -55,6 +55,11 @@ fn ask(server: &RedisServer, args: &[&str]) -> Reply {
     reply
 }
 
+/// Without `ACL DRYRUN` and permissions to read only.
+fn is_before_7(server: &RedisServer) -> bool {
+    ask(server, &["INFO", "server"]).as_str().is_some_and(|info| info.contains("redis_version:6."))
+}
+
 fn as_user(server: &RedisServer, user: &str) -> String {
     server.url().replace("redis://", &format!("redis://{user}:hunter2@"))
 }
@@ -64,13 +69,9 @@ fn a_clean_server_has_no_problem() {
     let Some(server) = start(|builder| builder.persistent().config("appendfsync", "always")) else { return };
     let seen = doctor(&["--url", &server.url()]);
     assert_eq!(seen.code, Some(0), "{}", seen.text);
-    for title in [
-        "Redis ",
-        "Nothing is evicted",
-        "Every write is on disk",
-        "may do all that locks need",
-        "No lock is held",
-    ] {
+    for title in
+        ["Nothing is evicted", "Every write is on disk", "may do all that locks need", "No lock is held"]
+    {
         seen.must("ok", title);
     }
     assert!(seen.text.ends_with("Nothing to complain about.\n"), "{}", seen.text);
@@ -121,7 +122,7 @@ fn the_printed_rule_makes_the_finding_vanish() {
     for kind in ServerKind::ALL {
         let Some(server) = start(|builder| builder.kind(kind)) else { continue };
         for (rules, expected) in LACKING {
-            if kind == ServerKind::Redis62 && rules.contains(&"%R~lock:*") {
+            if is_before_7(&server) && rules.contains(&"%R~lock:*") {
                 continue;
             }
             make_whole(&server, rules, expected);
@@ -156,6 +157,9 @@ fn make_whole(server: &RedisServer, rules: &[&str], expected: &str) {
 #[test]
 fn an_administrator_can_examine_another_user() {
     let Some(server) = start(|builder| builder) else { return };
+    if is_before_7(&server) {
+        return;
+    }
     ask(&server, &["ACL", "SETUSER", "app", "on", "nopass", "~jobs:*", "+@all", "-evalsha"]);
     let seen = doctor(&["--url", &server.url(), "--user", "app", "--prefix", "jobs:"]);
     let finding = seen.must("problem", "User app lacks permissions");

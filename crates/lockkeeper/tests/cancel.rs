@@ -11,7 +11,12 @@ use lockkeeper::{Acquired, Keeper};
 use lockkeeper_faults::RedisServer;
 use lockkeeper_testkit::drops::drop_at_every_poll;
 use lockkeeper_testkit::wait::until;
-use support::{SOON, command, is_busy, keeper, ms, secs, server, take};
+use support::{SOON, command, is_busy, ms, secs, server, take};
+
+/// A compensation ends when the abandoned request's time has passed; a short limit keeps the tests short.
+async fn keeper(server: &RedisServer) -> Keeper {
+    Keeper::builder().url(&server.url()).unwrap().response_timeout(ms(300)).connect().await.unwrap()
+}
 
 /// No lock key on the server, nothing held, nothing under way.
 async fn nothing_left(server: &RedisServer, keeper: &Keeper, polls: usize) {

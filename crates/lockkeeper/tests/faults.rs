@@ -108,7 +108,8 @@ async fn l113_l92_a_release_whose_reply_is_lost_is_a_release() {
 async fn an_acquire_that_arrives_after_its_compensation_is_compensated_again() {
     let Some(server) = server() else { return };
     let proxy = proxied(&server);
-    let keeper = keeper_through(&proxy).await;
+    let keeper = impatient(&proxy.url()).await;
+    works_again(&keeper).await;
     for round in 0..10u64 {
         proxy.hold_requests();
         let lock = keeper.lock("a").unwrap().lease(secs(30));
@@ -230,6 +231,22 @@ async fn a_killed_server_is_unreachable_and_comes_back() {
     );
     works_again(&keeper).await;
     quiet(&keeper).await;
+}
+
+/// L46, L31: nobody is there. The wait limit holds, and connecting is tried with growing pauses, not in a hot loop.
+#[tokio::test]
+async fn l46_l31_waiting_for_a_server_that_is_away_is_bounded_and_gentle() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = keeper_through(&proxy).await;
+    proxy.cut();
+    let refused = proxy.stats().refused;
+    let started = Instant::now();
+    let error = keeper.lock("a").unwrap().wait(secs(1)).acquire().await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    assert!(started.elapsed() >= secs(1) && started.elapsed() < secs(4), "{:?}", started.elapsed());
+    let attempts = proxy.stats().refused - refused;
+    assert!((1..40).contains(&attempts), "{attempts} attempts to connect in a second");
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ pub(super) async fn replicas(url: &str, replicas: &[Replica], primary_ahead_us: 
     let items = answers.into_iter().map(|(name, ahead)| match ahead {
         Some(ahead) if ahead.abs_diff(primary_ahead_us) < SMALL_US => format!("{name}: agrees"),
         Some(ahead) => format!("{name}: {} the primary's", difference(ahead - primary_ahead_us)),
-        None => format!("{name}: cannot be reached from here"),
+        None => format!("{name}: not reached from here with this URL's credentials"),
     });
     let items: Vec<String> = items.collect();
     (!items.is_empty()).then(|| compared(worst, items))

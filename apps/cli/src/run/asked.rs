@@ -18,7 +18,7 @@ impl AskedToEnd {
     pub async fn wait(&mut self) {
         if self.0.wait_for(|asked| *asked).await.is_err() {
             // Nobody listens for signals any more, or ever did.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -10,7 +10,7 @@ use super::bench::{Bench, HOLD, Output, Running, lockkeeper, wait_for};
 
 #[test]
 fn c68_exit_codes_pass_through() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     bench.touch("not-executable");
     let run = |command: &[&str]| {
         let args: Vec<&str> = ["run", "k", "--"].iter().chain(command).copied().collect();
@@ -31,7 +31,7 @@ fn c68_exit_codes_pass_through() {
 
 #[test]
 fn c70_a_nested_run_shows_the_inner_lock() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let program = env!("CARGO_BIN_EXE_lockkeeper");
     let output = bench.lockkeeper(&["run", "A", "--", program, "run", "--lease", "7s", "B", "--", "env"]);
     assert_eq!(output.code, Some(0));
@@ -47,7 +47,7 @@ fn c70_a_nested_run_shows_the_inner_lock() {
 
 #[test]
 fn c76_busy_with_x_is_silent_and_does_not_run() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     bench.server.command(&["SET", "lock:k", "somebody", "PX", "60000"]).unwrap();
     let output = bench.run(&["-x", "k"], "touch ran").output();
     assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (Some(0), "", ""));
@@ -56,7 +56,7 @@ fn c76_busy_with_x_is_silent_and_does_not_run() {
 
 #[test]
 fn busy_names_the_holder_and_does_not_run() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let holder = bench.run(&["--owner", "billing", "k"], HOLD);
     bench.wait_for_file("holds");
     let output = bench.run(&["--wait", "100ms", "k"], "touch ran").output();
@@ -122,7 +122,7 @@ fn a_malformed_url_is_64_and_its_password_is_not_shown() {
 
 #[test]
 fn the_url_comes_from_the_option_then_from_either_variable() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let url = bench.server.url();
     let nowhere = "redis://127.0.0.1:1";
     let code = |args: &[&str], ours: &str, common: &str| {
@@ -143,7 +143,7 @@ fn the_url_comes_from_the_option_then_from_either_variable() {
 
 #[test]
 fn a_missing_silent_or_refusing_server_is_69_within_a_bound() {
-    let silent = Bench::new();
+    let Some(silent) = Bench::new() else { return };
     let proxy = FaultProxy::start(([127, 0, 0, 1], silent.server.port()).into()).unwrap();
     proxy.black_hole();
     let refusing = RedisServer::builder().password("hunter2").start().unwrap();
@@ -164,7 +164,7 @@ fn a_missing_silent_or_refusing_server_is_69_within_a_bound() {
 
 #[test]
 fn a_key_that_is_no_lock_is_65_and_is_left_alone() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     bench.server.command(&["RPUSH", "lock:k", "a"]).unwrap();
     let output = bench.run(&["k"], "touch ran").output();
     assert_eq!(output.code, Some(65), "{output:?}");
@@ -173,7 +173,7 @@ fn a_key_that_is_no_lock_is_65_and_is_left_alone() {
 
 #[test]
 fn c79_standard_input_reaches_the_command() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let input = b"0123456789abcde\n".repeat(64 * 1024);
     let output = Running::with_input(bench.command(&["run", "k", "--", "cksum"]), &input).output();
     assert_eq!(output.code, Some(0));
@@ -183,7 +183,7 @@ fn c79_standard_input_reaches_the_command() {
 
 #[test]
 fn a_key_need_not_be_text_and_prefix_or_exact_say_where_it_is() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let key = OsStr::from_bytes(b"a\xff\n*");
     let script = r#"printf %s "$LOCKKEEPER_KEY" | od -An -tx1"#;
     let output = |options: &[&str]| {
@@ -199,7 +199,7 @@ fn a_key_need_not_be_text_and_prefix_or_exact_say_where_it_is() {
 
 #[test]
 fn l89_a_long_wait_outlasts_the_holder() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let mut holder = bench.run(&["k"], HOLD);
     bench.wait_for_file("holds");
     let waiting = bench.run(&["--wait", "2h", "k"], "touch ran");

@@ -23,7 +23,7 @@ fn assert_no_overlap(log: &str, expected: usize) {
 
 #[test]
 fn ten_at_once_run_one_after_the_other() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let all: Vec<Running> = (0..10).map(|_| bench.run(&["--wait", "30s", "k"], LOGGED)).collect();
     for running in all {
         let output = running.output();
@@ -35,7 +35,7 @@ fn ten_at_once_run_one_after_the_other() {
 
 #[test]
 fn c71_after_kill_9_the_next_one_waits_for_the_lease_and_no_longer() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let lease = Duration::from_secs(3);
     let mut first = bench.run(&["--lease", "3s", "k"], HOLD);
     bench.wait_for_file("holds");
@@ -55,7 +55,7 @@ fn c71_after_kill_9_the_next_one_waits_for_the_lease_and_no_longer() {
 
 #[test]
 fn c73_a_job_of_three_leases_keeps_its_lock() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let job = bench.run(&["--lease", "500ms", "k"], "touch holds; sleep 1.5");
     bench.wait_for_file("holds");
     let started = Instant::now();
@@ -71,7 +71,7 @@ fn c73_a_job_of_three_leases_keeps_its_lock() {
 
 #[test]
 fn c74_with_min_hold_a_short_job_on_two_hosts_runs_once() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let job = |name: &str| {
         bench.run(&["-x", "--lease", "600ms", "--min-hold", "2s", "k"], &format!("echo {name} >>log"))
     };
@@ -92,7 +92,7 @@ fn c74_with_min_hold_a_short_job_on_two_hosts_runs_once() {
 
 #[test]
 fn c74_a_signal_ends_min_hold_with_the_commands_code() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let mut running = bench.run(&["--min-hold", "1h", "k"], "echo $$ >child; exit 3");
     let child = bench.pid("child");
     wait_for("the command's end", || child.is_gone());
@@ -104,7 +104,7 @@ fn c74_a_signal_ends_min_hold_with_the_commands_code() {
 
 #[test]
 fn a_command_that_was_asked_to_end_is_not_kept_by_min_hold() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let script = "trap 'exit 4' TERM; touch holds; while :; do sleep 0.02; done";
     let mut running = bench.run(&["--min-hold", "1h", "k"], script);
     bench.wait_for_file("holds");
@@ -115,13 +115,13 @@ fn a_command_that_was_asked_to_end_is_not_kept_by_min_hold() {
 
 #[test]
 fn a_missing_command_keeps_nothing() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     assert_eq!(bench.lockkeeper(&["run", "--min-hold", "1h", "k", "--", "./missing"]).code, Some(127));
 }
 
 #[test]
 fn c77_a_daemon_outlives_the_lock_unless_the_group_is_waited_for() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let script = "(echo $BASHPID >/dev/null; until [ -e go ]; do sleep 0.02; done) >/dev/null 2>&1 & exit 6";
     assert_eq!(bench.run(&["alone", "--wait", "1s"], script).wait().code(), Some(6));
     assert!(!bench.is_held("lock:alone"), "released when the command itself has ended");
@@ -138,7 +138,7 @@ fn c77_a_daemon_outlives_the_lock_unless_the_group_is_waited_for() {
 
 #[test]
 fn max_hold_ends_the_command_and_releases_the_lock() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let script = "trap 'echo asked >log; exit 0' TERM; while :; do sleep 0.02; done";
     let started = Instant::now();
     let output = bench.run(&["--max-hold", "300ms", "k"], script).output();

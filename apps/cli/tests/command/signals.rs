@@ -14,7 +14,7 @@ const FAMILY: &str =
 #[test]
 fn c64_signals_reach_the_whole_group() {
     for (signal, code) in [(Signal::HUP, 129), (Signal::QUIT, 131)] {
-        let bench = Bench::new();
+        let Some(bench) = Bench::new() else { return };
         let mut running = bench.run(&["k"], FAMILY);
         let (child, grandchild) = (bench.pid("child"), bench.pid("grandchild"));
         running.process().signal(signal);
@@ -26,7 +26,7 @@ fn c64_signals_reach_the_whole_group() {
 
 #[test]
 fn c64_an_interrupt_that_the_command_handles_gives_its_code() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let script = "trap 'exit 7' INT; touch holds; while :; do sleep 0.02; done";
     let mut running = bench.run(&["k"], script);
     bench.wait_for_file("holds");
@@ -37,7 +37,7 @@ fn c64_an_interrupt_that_the_command_handles_gives_its_code() {
 
 #[test]
 fn l83_term_ends_the_group_releases_and_is_143() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let mut running = bench.run(&["k"], FAMILY);
     let (child, grandchild) = (bench.pid("child"), bench.pid("grandchild"));
     running.process().signal(Signal::TERM);
@@ -48,7 +48,7 @@ fn l83_term_ends_the_group_releases_and_is_143() {
 
 #[test]
 fn l85_quit_strands_nobody() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let mut running = bench.run(&["k"], HOLD);
     let child = bench.pid("child");
     running.process().signal(Signal::QUIT);
@@ -58,7 +58,7 @@ fn l85_quit_strands_nobody() {
 
 #[test]
 fn a_signal_while_waiting_ends_it_and_leaves_no_lock() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let mut holder = bench.run(&["k"], HOLD);
     bench.wait_for_file("holds");
     for (signal, code, killed_by) in

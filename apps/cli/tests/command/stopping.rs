@@ -14,7 +14,7 @@ fn stop(bench: &Bench, running: &Running) {
 
 #[test]
 fn after_a_short_stop_the_command_goes_on() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let running = bench.run(&["k"], HOLD);
     bench.wait_for_file("holds");
     stop(&bench, &running);
@@ -26,7 +26,7 @@ fn after_a_short_stop_the_command_goes_on() {
 
 #[test]
 fn after_a_stop_that_outlasts_the_lease_the_command_is_ended() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let script = "echo $$ >child; while :; do echo >>work; sleep 0.02; done";
     let running = bench.run(&["--lease", "600ms", "k"], script);
     wait_for("some work", || bench.read("work").len() > 3);
@@ -43,7 +43,7 @@ fn after_a_stop_that_outlasts_the_lease_the_command_is_ended() {
 
 #[test]
 fn a_lock_taken_away_during_a_stop_is_found_out_before_the_command_goes_on() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     let script = "echo $$ >child; while :; do echo >>work; sleep 0.02; done";
     let running = bench.run(&["--lease", "60s", "k"], script);
     wait_for("some work", || bench.read("work").len() > 3);

@@ -56,7 +56,7 @@ fn code(mut command: Command, meanwhile: impl FnOnce()) -> Option<i32> {
 
 #[test]
 fn c79_piped_input_reaches_a_command_whose_output_is_a_terminal() {
-    let (bench, terminal) = (Bench::new(), Terminal::new());
+    let (Some(bench), terminal) = (Bench::new(), Terminal::new()) else { return };
     let mut command = bench.command(&["run", "k", "--", "sh", "-c", "cat; test -t 1 && echo at a terminal"]);
     std::fs::write(bench.path("input"), "from the pipe\n").unwrap();
     command.stdin(File::open(bench.path("input")).unwrap()).stdout(terminal.stdio());
@@ -66,7 +66,7 @@ fn c79_piped_input_reaches_a_command_whose_output_is_a_terminal() {
 
 #[test]
 fn a_person_is_asked_before_a_lock_is_taken_away() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     bench.server.command(&["SET", "lock:k", "a-secret-token", "PX", "60000"]).unwrap();
     for (answer, expected) in [("\n", 1), ("n\n", 1), ("y\n", 0)] {
         let mut terminal = Terminal::new();
@@ -83,7 +83,7 @@ fn a_person_is_asked_before_a_lock_is_taken_away() {
 
 #[test]
 fn the_table_has_a_bold_heading_at_a_terminal_unless_colours_are_unwanted() {
-    let bench = Bench::new();
+    let Some(bench) = Bench::new() else { return };
     bench.server.command(&["SET", "lock:k", "somebody", "PX", "60000"]).unwrap();
     for (variable, bold) in [("LOCKKEEPER_NOTHING", true), ("NO_COLOR", false)] {
         let terminal = Terminal::new();
