@@ -57,6 +57,11 @@ impl Common {
         url.into_string().map_err(|_| Failure::usage(format!("the URL of {source} is not UTF-8")).into())
     }
 
+    /// The command line names a server, not just the environment.
+    pub fn is_url_given(&self) -> bool {
+        self.url.is_some()
+    }
+
     /// A builder for the server of [`url`](Self::url).
     ///
     /// # Errors

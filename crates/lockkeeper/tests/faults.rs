@@ -389,6 +389,10 @@ async fn l94_l103_missing_permissions_are_named_and_the_least_suffice() {
     let keeper = Keeper::connect(&format!("redis://nohash:pw@127.0.0.1:{port}")).await.unwrap();
     works_again(&keeper).await;
 
+    rule("noreadonly", &["~*", "+@all", "-evalsha_ro", "-eval_ro"]);
+    let keeper = Keeper::connect(&format!("redis://noreadonly:pw@127.0.0.1:{port}")).await.unwrap();
+    assert!(!is_busy(&keeper, "a").await, "looking works without the read-only commands");
+
     rule("noscripts", &["~*", "+@all", "-@scripting"]);
     let keeper = Keeper::connect(&format!("redis://noscripts:pw@127.0.0.1:{port}")).await.unwrap();
     let error = try_error(&keeper, "a").await;

@@ -84,9 +84,9 @@ impl ServerWords {
         self.text.contains("unknown command")
     }
 
-    /// Sending the source instead of the hash may help: the hash, or the command for hashes, is not to be had.
-    pub(crate) fn asks_for_source(&self) -> bool {
-        self.is_no_script() || self.is_unknown_command() || self.text.contains("'evalsha")
+    /// The script did not run, and sending it in another way may help: the hash, or the command, is not to be had.
+    pub(crate) fn asks_for_another_way(&self) -> bool {
+        self.is_no_script() || self.is_unknown_command() || self.text.contains("'eval")
     }
 
     pub(crate) fn refusal(&self) -> Refusal {

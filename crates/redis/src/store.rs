@@ -232,19 +232,29 @@ impl<D: Port> Attempt<'_, D> {
         }
     }
 
-    /// By hash; by source where the server does not know the hash (a restart, `SCRIPT FLUSH`) or the command.
+    /// By hash; by source where the server does not know the hash (a restart, `SCRIPT FLUSH`) or the command. Looking
+    /// goes by the read-only commands first, which a paused server lets pass.
     async fn run_script(&self, up: &Up, within: Duration) -> Result<Value, CallError> {
+        let ways: &[(&str, &str)] = &[
+            ("EVALSHA_RO", D::SCRIPT.hash()),
+            ("EVAL_RO", D::SCRIPT.source),
+            ("EVALSHA", D::SCRIPT.hash()),
+            ("EVAL", D::SCRIPT.source),
+        ];
         let read_only = D::SCRIPT.read_only && up.info.read_only_scripts;
-        let (by_hash, by_source) = if read_only { ("EVALSHA_RO", "EVAL_RO") } else { ("EVALSHA", "EVAL") };
+        let (first, rest) = if read_only { (ways[0], &ways[1..]) } else { (ways[2], &ways[3..]) };
         let started = self.store.clock().uptime();
-        let link = self.store.link();
-        match link.send(up, &self.command(by_hash, D::SCRIPT.hash()), within).await {
-            Err(CallError::Answered(words)) if words.asks_for_source() => {
-                let left = within.saturating_sub(self.store.clock().uptime().since(started));
-                link.send(up, &self.command(by_source, D::SCRIPT.source), left).await
+        let mut result = self.store.link().send(up, &self.command(first.0, first.1), within).await;
+        for (name, script) in rest {
+            match &result {
+                Err(CallError::Answered(words)) if words.asks_for_another_way() => {
+                    let left = within.saturating_sub(self.store.clock().uptime().since(started));
+                    result = self.store.link().send(up, &self.command(name, script), left).await;
+                }
+                _ => break,
             }
-            result => result,
         }
+        result
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {

@@ -90,7 +90,8 @@ pub async fn run(args: DemoArgs, common: &Common) -> anyhow::Result<ExitCode> {
         keeper.close(std::time::Duration::from_secs(1)).await;
         return Ok(ExitCode::SUCCESS);
     }
-    let url = if args.env_url || url_is_given() { common.url()? } else { "memory://".to_owned() };
+    // A server that an environment happens to name is not loaded with a demonstration.
+    let url = if args.env_url || common.is_url_given() { common.url()? } else { "memory://".to_owned() };
     let outcome = if url.starts_with("memory:") {
         in_process::run(&url, load, !common.json).await?
     } else {
@@ -110,13 +111,6 @@ fn finish(outcome: &Outcome, json: bool) -> anyhow::Result<ExitCode> {
         None => Ok(ExitCode::SUCCESS),
         Some(what) => Err(Failure::new(BROKEN, what).into()),
     }
-}
-
-/// The command line has `--url`. A server that an environment happens to name is not loaded with a demonstration.
-fn url_is_given() -> bool {
-    let is_url =
-        |arg: std::ffi::OsString| arg.to_str().is_some_and(|arg| arg == "--url" || arg.starts_with("--url="));
-    std::env::args_os().any(is_url)
 }
 
 /// Warnings that belong to the demonstration are held back, unless somebody asked for a log.

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
 
 /// Says that it runs, and ends when it is told to.
-pub(crate) const HOLD: &str = "echo $$ >child; touch holds; until [ -e go ]; do sleep 0.02; done";
+pub(crate) const HOLD: &str = "echo $$ >child; touch holds; until [ -e go ]; do (sleep 0.02); done";
 
 /// A server of its own, and a directory in which commands run.
 pub(crate) struct Bench {

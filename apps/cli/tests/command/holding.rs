@@ -105,7 +105,7 @@ fn c74_a_signal_ends_min_hold_with_the_commands_code() {
 #[test]
 fn a_command_that_was_asked_to_end_is_not_kept_by_min_hold() {
     let Some(bench) = Bench::new() else { return };
-    let script = "trap 'exit 4' TERM; touch holds; while :; do sleep 0.02; done";
+    let script = "trap 'exit 4' TERM; touch holds; while :; do (sleep 0.02); done";
     let mut running = bench.run(&["--min-hold", "1h", "k"], script);
     bench.wait_for_file("holds");
     running.process().signal(Signal::TERM);
@@ -122,7 +122,7 @@ fn a_missing_command_keeps_nothing() {
 #[test]
 fn c77_a_daemon_outlives_the_lock_unless_the_group_is_waited_for() {
     let Some(bench) = Bench::new() else { return };
-    let script = "(echo $BASHPID >/dev/null; until [ -e go ]; do sleep 0.02; done) >/dev/null 2>&1 & exit 6";
+    let script = "(echo $BASHPID >/dev/null; until [ -e go ]; do (sleep 0.02); done) >/dev/null 2>&1 & exit 6";
     assert_eq!(bench.run(&["alone", "--wait", "1s"], script).wait().code(), Some(6));
     assert!(!bench.is_held("lock:alone"), "released when the command itself has ended");
 
@@ -139,7 +139,7 @@ fn c77_a_daemon_outlives_the_lock_unless_the_group_is_waited_for() {
 #[test]
 fn max_hold_ends_the_command_and_releases_the_lock() {
     let Some(bench) = Bench::new() else { return };
-    let script = "trap 'echo asked >log; exit 0' TERM; while :; do sleep 0.02; done";
+    let script = "trap 'echo asked >log; exit 0' TERM; while :; do (sleep 0.02); done";
     let started = Instant::now();
     let output = bench.run(&["--max-hold", "300ms", "k"], script).output();
     assert_eq!(output.code, Some(76), "{output:?}");

@@ -7,7 +7,7 @@ use lockkeeper_faults::FaultProxy;
 use super::bench::{Bench, HOLD, wait_for};
 
 /// Writes `asked` on SIGTERM, and goes on all the same.
-const STUBBORN: &str = "trap 'touch asked' TERM; echo $$ >child; while :; do sleep 0.02; done";
+const STUBBORN: &str = "trap 'touch asked' TERM; echo $$ >child; while :; do (sleep 0.02); done";
 
 #[test]
 fn c67_l88_cut_off_the_command_ends_before_its_lease() {
@@ -58,7 +58,7 @@ fn a_short_cut_is_survived() {
 fn c65_l86_a_grandchild_does_not_survive_the_lock() {
     let Some(bench) = Bench::new() else { return };
     let script =
-        "sh -c 'trap \"\" TERM; echo $$ >grandchild; while :; do sleep 0.02; done' & echo $$ >child; wait";
+        "sh -c 'trap \"\" TERM; echo $$ >grandchild; while :; do (sleep 0.02); done' & echo $$ >child; wait";
     let running = bench.run(&["--lease", "1s", "k"], script);
     let (child, grandchild) = (bench.pid("child"), bench.pid("grandchild"));
     bench.server.command(&["SET", "lock:k", "another", "PX", "60000"]).unwrap();

@@ -9,7 +9,7 @@ use super::bench::{Bench, HOLD, wait_for};
 /// A shell with a child of its own; both tell their numbers. In the foreground: a shell lets what it starts in the
 /// background ignore INT and QUIT.
 const FAMILY: &str =
-    "echo $$ >child; sh -c 'echo $$ >grandchild; until [ -e go ]; do sleep 0.02; done'; exit 5";
+    "echo $$ >child; sh -c 'echo $$ >grandchild; until [ -e go ]; do (sleep 0.02); done'; exit 5";
 
 #[test]
 fn c64_signals_reach_the_whole_group() {
@@ -27,7 +27,7 @@ fn c64_signals_reach_the_whole_group() {
 #[test]
 fn c64_an_interrupt_that_the_command_handles_gives_its_code() {
     let Some(bench) = Bench::new() else { return };
-    let script = "trap 'exit 7' INT; touch holds; while :; do sleep 0.02; done";
+    let script = "trap 'exit 7' INT; touch holds; while :; do (sleep 0.02); done";
     let mut running = bench.run(&["k"], script);
     bench.wait_for_file("holds");
     running.process().signal(Signal::INT);

@@ -27,7 +27,7 @@ fn after_a_short_stop_the_command_goes_on() {
 #[test]
 fn after_a_stop_that_outlasts_the_lease_the_command_is_ended() {
     let Some(bench) = Bench::new() else { return };
-    let script = "echo $$ >child; while :; do echo >>work; sleep 0.02; done";
+    let script = "echo $$ >child; while :; do echo >>work; (sleep 0.02); done";
     let running = bench.run(&["--lease", "600ms", "k"], script);
     wait_for("some work", || bench.read("work").len() > 3);
     stop(&bench, &running);
@@ -44,7 +44,7 @@ fn after_a_stop_that_outlasts_the_lease_the_command_is_ended() {
 #[test]
 fn a_lock_taken_away_during_a_stop_is_found_out_before_the_command_goes_on() {
     let Some(bench) = Bench::new() else { return };
-    let script = "echo $$ >child; while :; do echo >>work; sleep 0.02; done";
+    let script = "echo $$ >child; while :; do echo >>work; (sleep 0.02); done";
     let running = bench.run(&["--lease", "60s", "k"], script);
     wait_for("some work", || bench.read("work").len() > 3);
     stop(&bench, &running);
