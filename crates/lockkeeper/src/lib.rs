@@ -28,14 +28,19 @@
 
 mod backend;
 mod background;
+mod builder;
 mod clock;
 pub mod guide;
+mod health;
 mod keeper;
 mod list;
 mod lock;
+mod operate;
 
+pub use builder::KeeperBuilder;
 pub use clock::SystemClock;
-pub use keeper::{Closed, Health, Keeper, KeeperBuilder};
+pub use health::{Closed, Health};
+pub use keeper::Keeper;
 pub use list::{ListCursor, LockView, Page};
 pub use lock::{
     Acquired, Busy, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Extended, ForceReleased, Lock, LockGuard,

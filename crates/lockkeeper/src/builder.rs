@@ -1,0 +1,165 @@
+//! Making a keeper: where locks live, and everything that has a default.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Identity, LockStore};
+use lockkeeper_core::{Clock, Error, MemoryStore, Prefix};
+use lockkeeper_redis::{DEFAULT_RESPONSE_TIMEOUT, RedisConfig, RedisStore};
+
+use crate::backend::Backend;
+use crate::background::{Background, Context, Place};
+use crate::clock::SystemClock;
+use crate::keeper::{Inner, Keeper};
+
+/// What lock keys begin with unless [`KeeperBuilder::prefix`] says otherwise.
+const DEFAULT_PREFIX: &str = "lock:";
+
+/// Settings of a keeper.
+#[derive(Default)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct KeeperBuilder {
+    store: Chosen,
+    prefix: Option<Prefix>,
+    lazy: bool,
+    owner: Option<String>,
+    clock: Option<Arc<dyn Clock>>,
+    place: Place,
+    response_timeout: Option<Duration>,
+}
+
+#[derive(Default)]
+enum Chosen {
+    #[default]
+    Memory,
+    Redis(Box<RedisConfig>),
+    Ready(Backend),
+}
+
+impl KeeperBuilder {
+    /// Where locks live, as a URL. Without it, and with `memory://`, inside this process.
+    ///
+    /// # Errors
+    /// Names the part of the URL that is at fault; never prints a password.
+    pub fn url(self, url: &str) -> Result<Self, Error> {
+        match url {
+            "memory://" | "memory:" => Ok(Self { store: Chosen::Memory, ..self }),
+            url if url.starts_with("memory:") => {
+                Err(Error::bad_argument("url", "`memory://` takes nothing after it"))
+            }
+            url => Ok(self.redis(RedisConfig::from_url(url)?)),
+        }
+    }
+
+    /// A Redis server with time-outs, credentials or certificates of your choice.
+    pub fn redis(self, config: RedisConfig) -> Self {
+        Self { store: Chosen::Redis(Box::new(config)), ..self }
+    }
+
+    /// A Redis store that you have, for example [on a connection of your own](lockkeeper_redis::redis1::adopt).
+    pub fn redis_store(self, store: RedisStore) -> Self {
+        Self { store: Chosen::Ready(Backend::Redis(store)), ..self }
+    }
+
+    /// A memory store that you have, to share it between keepers.
+    pub fn memory_store(self, store: MemoryStore) -> Self {
+        Self { store: Chosen::Ready(Backend::Memory(store)), ..self }
+    }
+
+    /// A store that you wrote.
+    pub fn store(self, store: Arc<dyn LockStore>) -> Self {
+        Self { store: Chosen::Ready(Backend::Other(store)), ..self }
+    }
+
+    /// What every key begins with, instead of `lock:`; may be empty.
+    ///
+    /// # Errors
+    /// Longer than 4096 bytes, or with braces that are not one complete hash tag.
+    pub fn prefix(self, prefix: impl AsRef<[u8]>) -> Result<Self, Error> {
+        Ok(Self { prefix: Some(Prefix::new(prefix)?), ..self })
+    }
+
+    /// Connects with the first use instead of now, so that a service starts while Redis is away.
+    pub fn lazy(self) -> Self {
+        Self { lazy: true, ..self }
+    }
+
+    /// A label that people see beside host and process in every token.
+    pub fn owner(self, label: &str) -> Self {
+        Self { owner: Some(label.to_owned()), ..self }
+    }
+
+    /// Another clock, for tests.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// Renews and gives back on the current runtime instead of a thread of its own. A runtime that is blocked then
+    /// starves the renewals.
+    pub fn on_current_runtime(self) -> Self {
+        Self { place: Place::CurrentRuntime, ..self }
+    }
+
+    /// The longest time for one command, waiting for a connection included; 2 s by default.
+    pub fn response_timeout(self, limit: Duration) -> Self {
+        Self { response_timeout: Some(limit), ..self }
+    }
+
+    /// Makes the keeper.
+    ///
+    /// # Errors
+    /// Unless lazy: the server cannot be reached within its connect time-out, or refuses.
+    pub async fn connect(self) -> Result<Keeper, Error> {
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let (backend, address) = match self.store {
+            Chosen::Memory => (Backend::Memory(MemoryStore::new(clock.clone())), "memory://".to_owned()),
+            Chosen::Ready(backend) => {
+                let name = backend.name().to_owned();
+                (backend, name)
+            }
+            Chosen::Redis(config) => {
+                let config = match self.response_timeout {
+                    Some(limit) => config.response_timeout(limit),
+                    None => *config,
+                };
+                let address = config.address();
+                let store = if self.lazy {
+                    RedisStore::lazy(config, clock.clone())
+                } else {
+                    RedisStore::connect(config, clock.clone()).await?
+                };
+                (Backend::Redis(store), address)
+            }
+        };
+        let response_timeout = match &backend {
+            Backend::Redis(store) => store.response_timeout(),
+            _ => self.response_timeout.unwrap_or(DEFAULT_RESPONSE_TIMEOUT),
+        };
+        let context = Context { backend: backend.clone(), clock: clock.clone(), response_timeout };
+        let identity = Identity::new(&host_name(), std::process::id());
+        let inner = Inner {
+            background: Background::start(context, self.place)?,
+            backend,
+            clock,
+            prefix: self.prefix.map_or_else(|| Prefix::new(DEFAULT_PREFIX), Ok)?,
+            identity: identity.labelled(self.owner.as_deref().unwrap_or_default()),
+            response_timeout,
+            held_count: AtomicUsize::new(0),
+            seen_fence: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            address,
+        };
+        Ok(Keeper { inner: Arc::new(inner) })
+    }
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}

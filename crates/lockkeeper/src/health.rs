@@ -1,0 +1,91 @@
+//! How a keeper stands, and its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lockkeeper_core::Error;
+use lockkeeper_redis::{Lane, ServerInfo};
+
+use crate::backend::Backend;
+use crate::keeper::Keeper;
+use crate::lock::LossReason;
+
+/// How a keeper stands. See [`Keeper::health`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Health {
+    /// `memory`, `redis` or `other`.
+    pub store: &'static str,
+    /// The server's address, without credentials.
+    pub address: String,
+    /// The time that one request took, or why there was no answer.
+    pub round_trip: Result<Duration, Error>,
+    /// What the server is.
+    pub server: Option<Arc<ServerInfo>>,
+    /// The renewal connection stands (it is made with the first renewal).
+    pub renewal_connected: bool,
+    /// By how much the server's clock is ahead of this machine's, in microseconds.
+    pub server_ahead_us: i64,
+    /// Locks held through this keeper.
+    pub held: usize,
+    /// Releases and compensations under way.
+    pub giving_back: usize,
+}
+
+/// What was left when a keeper was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Closed {
+    /// Locks that were still held. Their guards are lost, their leases run out.
+    pub still_held: usize,
+    /// Releases and compensations that got no answer in time; they lapse with their leases.
+    pub undone: usize,
+}
+
+impl Keeper {
+    /// Asks the store for a sign of life, and says how this keeper stands. Never fails: trouble is part of the answer.
+    ///
+    /// # Redis
+    /// One `TIME`, one round trip.
+    pub async fn health(&self) -> Health {
+        let inner = &self.inner;
+        let started = inner.clock.uptime();
+        let (answer, server, renewal_connected, server_ahead_us) = match &inner.backend {
+            Backend::Redis(store) => {
+                let answer = store.heartbeat(inner.response_timeout).await.map(|_| ());
+                let server =
+                    if answer.is_ok() { store.server_info(inner.response_timeout).await.ok() } else { None };
+                (answer, server, store.on(Lane::Renewal).is_connected(), store.server_ahead_us())
+            }
+            _ => (Ok(()), None, true, 0),
+        };
+        Health {
+            store: inner.backend.name(),
+            address: inner.address.clone(),
+            round_trip: answer.map(|()| inner.clock.uptime().since(started)),
+            server,
+            renewal_connected,
+            server_ahead_us,
+            held: inner.held_count.load(Ordering::Relaxed),
+            giving_back: inner.background.pending(),
+        }
+    }
+
+    /// Takes no more locks, waits (at most `limit`) until releases and compensations are done, and ends the keeper's
+    /// thread. Locks that are still held are lost to their guards at once, and lapse with their leases: releasing
+    /// them under a working holder would let a second one in.
+    ///
+    /// # Cancel safety
+    /// The keeper stays closed, and goes on giving back; call it again to wait on.
+    pub async fn close(&self, limit: Duration) -> Closed {
+        let inner = &self.inner;
+        inner.closed.store(true, Ordering::Release);
+        let _ = tokio::time::timeout(limit, inner.background.drained()).await;
+        let still_held =
+            inner.background.held().iter().filter(|held| held.end(LossReason::KeeperClosed)).count();
+        let undone = inner.background.pending();
+        inner.background.stop(inner.clock.uptime(), Duration::ZERO);
+        Closed { still_held, undone }
+    }
+}
