@@ -110,28 +110,12 @@ impl KeeperBuilder {
     ///
     /// # Errors
     /// Unless lazy: the server cannot be reached within its connect time-out, or refuses.
+    ///
+    /// # Cancel safety
+    /// Nothing is left behind.
     pub async fn connect(self) -> Result<Keeper, Error> {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let (backend, address) = match self.store {
-            Chosen::Memory => (Backend::Memory(MemoryStore::new(clock.clone())), "memory://".to_owned()),
-            Chosen::Ready(backend) => {
-                let name = backend.name().to_owned();
-                (backend, name)
-            }
-            Chosen::Redis(config) => {
-                let config = match self.response_timeout {
-                    Some(limit) => config.response_timeout(limit),
-                    None => *config,
-                };
-                let address = config.address();
-                let store = if self.lazy {
-                    RedisStore::lazy(config, clock.clone())
-                } else {
-                    RedisStore::connect(config, clock.clone()).await?
-                };
-                (Backend::Redis(store), address)
-            }
-        };
+        let (backend, address) = self.store.open(&clock, self.lazy, self.response_timeout).await?;
         let response_timeout = match &backend {
             Backend::Redis(store) => store.response_timeout(),
             _ => self.response_timeout.unwrap_or(DEFAULT_RESPONSE_TIMEOUT),
@@ -151,6 +135,36 @@ impl KeeperBuilder {
             address,
         };
         Ok(Keeper { inner: Arc::new(inner) })
+    }
+}
+
+impl Chosen {
+    /// The store, and its address for people.
+    async fn open(
+        self,
+        clock: &Arc<dyn Clock>,
+        lazy: bool,
+        response_timeout: Option<Duration>,
+    ) -> Result<(Backend, String), Error> {
+        let config = match self {
+            Self::Memory => {
+                return Ok((Backend::Memory(MemoryStore::new(clock.clone())), "memory://".to_owned()));
+            }
+            Self::Ready(backend) => {
+                let name = backend.name().to_owned();
+                return Ok((backend, name));
+            }
+            Self::Redis(config) => match response_timeout {
+                Some(limit) => config.response_timeout(limit),
+                None => *config,
+            },
+        };
+        let address = config.address();
+        let store = match lazy {
+            true => RedisStore::lazy(config, clock.clone()),
+            false => RedisStore::connect(config, clock.clone()).await?,
+        };
+        Ok((Backend::Redis(store), address))
     }
 }
 

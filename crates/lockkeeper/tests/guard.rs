@@ -398,3 +398,30 @@ async fn exclusion_holds_among_many_tasks() {
     }
     check(sections, counter.get()).unwrap();
 }
+
+/// "Is it mine?" is the guard's question; "is it held, by whom, for how long?" anybody may ask.
+#[tokio::test]
+async fn l121_mine_and_anybodys_are_two_questions() {
+    let (keeper, clock) = stepped().await;
+    let guard = take(&keeper, "a", secs(10)).await;
+    clock.advance(secs(4));
+    let seen = keeper.inspect("a").await.unwrap();
+    assert_eq!((seen.holder, seen.remaining), (Some(guard.token().holder()), Some(secs(6))));
+    guard.release().await.unwrap();
+    let seen = keeper.inspect("a").await.unwrap();
+    assert_eq!((seen.holder, seen.remaining), (None, None));
+}
+
+/// A token releases in another process; somebody else's token does not.
+#[tokio::test]
+async fn l110_a_token_releases_elsewhere() {
+    let (keeper, _clock) = stepped().await;
+    let guard = take(&keeper, "a", secs(10)).await;
+    let stranger = OwnerToken::given("stranger").unwrap();
+    assert_eq!(
+        keeper.release_token("a", &stranger).await.unwrap(),
+        Released::HeldByAnother(guard.token().holder())
+    );
+    assert_eq!(keeper.release_token("a", guard.token()).await.unwrap(), Released::Released);
+    assert_eq!(guard.release().await.unwrap(), Released::Expired);
+}
