@@ -4,8 +4,9 @@
 
 use anyhow::{Result, bail};
 use lockkeeper::redis::SCRIPTS;
-use redis::Value;
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{IntoConnectionInfo as _, Value};
 
 /// The lease of all arms, in milliseconds.
 pub(crate) const LEASE_MS: u64 = 10_000;
@@ -14,7 +15,16 @@ const FENCE_LEAD_US: u64 = 60_000_000;
 /// "Not after": never.
 const NEVER: u64 = 1 << 53;
 
-/// A connection with the client's own defaults.
+/// How the bare arm's socket is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Socket {
+    /// As the client sets it by default: the kernel may hold a small write back until the last one is acknowledged.
+    Default,
+    /// `TCP_NODELAY`, as Lockkeeper sets it: no write waits for another, and there are more packets.
+    NoDelay,
+}
+
+/// A connection with the client's own defaults, apart from the socket.
 #[derive(Clone)]
 pub(crate) struct Bare {
     connection: MultiplexedConnection,
@@ -23,8 +33,12 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    pub(crate) async fn connect(url: &str) -> Result<Self> {
-        let connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    pub(crate) async fn connect(url: &str, socket: Socket) -> Result<Self> {
+        let mut info = url.into_connection_info()?;
+        if socket == Socket::NoDelay {
+            info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        }
+        let connection = redis::Client::open(info)?.get_multiplexed_async_connection().await?;
         Ok(Self { connection, acquire: hash_of("acquire")?, release: hash_of("release")? })
     }
 

@@ -7,7 +7,7 @@ use lockkeeper::{Acquired, Keeper, Lock, LockGuard, Released};
 use lockkeeper_faults::RedisServer;
 use tokio::runtime::Runtime;
 
-use crate::bare::{Bare, LEASE_MS};
+use crate::bare::{Bare, LEASE_MS, Socket};
 use crate::runtime::{Flavour, on};
 use crate::server;
 
@@ -21,10 +21,15 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn set(flavour: Flavour) -> Result<Self> {
+        Self::set_with(flavour, Socket::Default)
+    }
+
+    pub(crate) fn set_with(flavour: Flavour, socket: Socket) -> Result<Self> {
         let server = server::start()?;
         let runtime = flavour.start()?;
         let url = server.url();
-        let connecting = async move { Ok((Keeper::connect(&url).await?, Bare::connect(&url).await?)) };
+        let connecting =
+            async move { Ok((Keeper::connect(&url).await?, Bare::connect(&url, socket).await?)) };
         let (keeper, bare) = on(&runtime, connecting)?;
         Ok(Self { keeper, bare, runtime, server })
     }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 
 use crate::arm::{Arm, BareSame, Same};
+use crate::bare::Socket;
 use crate::pair::Plan;
 use crate::row::{Mark, Row};
 use crate::runtime::{Flavour, cycles, on};
@@ -18,17 +19,25 @@ const TASKS: u64 = 64;
 const LEAST: f64 = 0.85;
 
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
+    let mut rows = measure_against(plan, Socket::Default)?;
+    rows.append(&mut measure_against(plan, Socket::NoDelay)?);
+    Ok(rows)
+}
+
+fn measure_against(plan: &Plan, socket: Socket) -> Result<Vec<Row>> {
     let flavour = Flavour::TwoWorkers;
-    let stage = Stage::set(flavour)?;
+    let stage = Stage::set_with(flavour, socket)?;
     let pairs = plan.compare(
         |turn| run(&stage, turn, |name| Ok(BareSame(stage.bare.clone(), name))),
         |turn| run(&stage, turn, |name| Ok(Same(lock(&stage.keeper, &name)?))),
     )?;
     stage.strike()?;
-    let work = format!("acquire + release, {TASKS} tasks ({})", flavour.name());
-    let cpu = format!("{work}: client CPU per cycle");
+    let against = if socket == Socket::NoDelay { "; bare with TCP_NODELAY, too" } else { "" };
+    let work = format!("acquire + release, {TASKS} tasks ({}{against})", flavour.name());
+    let cpu = format!("{work}: client CPU");
+    let row = Row::compared(work, Unit::PerSecond, pairs.by(Turn::rate)?);
     Ok(vec![
-        Row::compared(work, Unit::PerSecond, pairs.by(Turn::rate)?).mark(Mark::RatioAtLeast(LEAST)),
+        if socket == Socket::Default { row.mark(Mark::RatioAtLeast(LEAST)) } else { row },
         Row::compared(cpu, Unit::Nanoseconds, pairs.by(Turn::cpu_nanoseconds)?),
     ])
 }

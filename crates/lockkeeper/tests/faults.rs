@@ -198,7 +198,7 @@ async fn a_server_that_was_restarted_empty_is_noticed_at_once() {
     assert!(guard.is_valid(), "its lease may still be kept");
     server.restart().unwrap();
     let started = Instant::now();
-    assert_eq!(tokio::time::timeout(secs(10), guard.lost()).await.unwrap(), LossReason::Expired);
+    assert_eq!(tokio::time::timeout(secs(10), guard.lost()).await.unwrap(), LossReason::KeyGone);
     assert!(started.elapsed() < secs(10));
     works_again(&keeper).await;
 }
@@ -231,6 +231,21 @@ async fn a_killed_server_is_unreachable_and_comes_back() {
     );
     works_again(&keeper).await;
     quiet(&keeper).await;
+}
+
+/// A cut of less than the lease costs nothing, also where the lease is short: renewals do not wait for a long pause.
+#[tokio::test]
+async fn a_short_lease_survives_a_short_cut() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = keeper_through(&proxy).await;
+    let guard = keeper.lock("a").unwrap().lease(secs(3)).try_acquire().await.unwrap().or_busy().unwrap();
+    until("the renewal connection stands", SOON, async || keeper.health().await.renewal_connected).await;
+    proxy.cut();
+    // Real time: 1.2 s of a lease that has at least 2 s left.
+    tokio::time::sleep(ms(1200)).await;
+    proxy.heal();
+    until("renewed", ms(900), async || guard.remaining() > ms(2500)).await;
 }
 
 /// L46, L31: nobody is there. The wait limit holds, and connecting is tried with growing pauses, not in a hot loop.

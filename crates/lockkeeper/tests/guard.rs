@@ -127,7 +127,7 @@ async fn l8_a_renewal_that_comes_too_late_is_a_loss_and_creates_nothing() {
     );
     assert!(guard.is_valid(), "nobody told it yet");
     clock.advance(secs(10));
-    assert_eq!(guard.lost().await, LossReason::Expired);
+    assert_eq!(guard.lost().await, LossReason::KeyGone);
     assert_eq!(keeper.inspect("a").await.unwrap().holder, None);
 }
 

@@ -19,6 +19,8 @@ pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 /// The first pause; it doubles, with jitter.
 pub(crate) const MIN_RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+/// A pause that a caller cuts short lasts at least this long.
+pub(crate) const SHORTEST_WANTED_PAUSE: Duration = Duration::from_millis(100);
 /// So many commands in a row without an answer, and the socket is replaced.
 pub(crate) const MAX_SILENT_COMMANDS: u32 = 3;
 /// So many commands may be under way on one connection; more wait.

@@ -2,7 +2,7 @@
 //!
 //! One task per link connects, with growing pauses, from the first use until it succeeds; a broken or silent
 //! connection is replaced at once. Callers wait for the attempt under way and no longer: while the link pauses
-//! after a failed attempt they are told at once.
+//! after a failed attempt they are told at once, and the pause is cut short for the next one.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::config::{MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE};
+use crate::config::{MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, SHORTEST_WANTED_PAUSE};
 use crate::connect::Connector;
 use crate::error::{CallError, Failure, classify};
 use crate::probe::ServerInfo;
@@ -93,6 +93,8 @@ pub(crate) struct OwnLink {
     state: watch::Sender<State>,
     generations: watch::Sender<u64>,
     next_generation: AtomicU64,
+    /// Somebody wanted a connection during a pause.
+    wanted: Notify,
 }
 
 enum State {
@@ -119,6 +121,7 @@ impl OwnLink {
             state: watch::Sender::new(State::Idle),
             generations: watch::Sender::new(0),
             next_generation: AtomicU64::new(1),
+            wanted: Notify::new(),
         })
     }
 
@@ -132,7 +135,10 @@ impl OwnLink {
         match timeout(within, waiting).await {
             Ok(Ok(state)) => match &*state {
                 State::Up(up) => Ok(up.clone()),
-                State::Pausing(failure) => Err(failure.clone()),
+                State::Pausing(failure) => {
+                    self.wanted.notify_one();
+                    Err(failure.clone())
+                }
                 State::Idle | State::Connecting => Err(Failure::unreachable("not connected")),
             },
             Ok(Err(_closed)) => Err(Failure::unreachable("not connected")),
@@ -225,12 +231,24 @@ impl ConnectTask {
                     link.state.send_replace(State::Pausing(failure));
                 }
             }
+            Self::pause(&link, pause.mul_f64(rand::random_range(0.5..1.0))).await;
             drop(link);
-            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             pause = (pause * 2).min(MAX_RECONNECT_PAUSE);
             if let Some(link) = self.link.upgrade() {
                 link.state.send_replace(State::Connecting);
             }
+        }
+    }
+}
+
+impl ConnectTask {
+    /// Pauses; a caller cuts a long pause short, so that renewals of short leases do not wait for it.
+    async fn pause(link: &OwnLink, pause: Duration) {
+        tokio::time::sleep(pause.min(SHORTEST_WANTED_PAUSE)).await;
+        let rest = tokio::time::sleep(pause.saturating_sub(SHORTEST_WANTED_PAUSE));
+        tokio::select! {
+            () = rest => {}
+            () = link.wanted.notified() => {}
         }
     }
 }

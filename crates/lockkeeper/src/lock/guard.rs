@@ -101,7 +101,7 @@ impl LockGuard {
                 Extended::Extended
             }
             RenewReply::Expired(_) => {
-                held.end(LossReason::Expired);
+                held.end_as_absent();
                 Extended::Expired
             }
             RenewReply::HeldByAnother(_, holder) => {

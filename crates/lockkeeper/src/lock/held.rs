@@ -132,6 +132,12 @@ impl Held {
         }
     }
 
+    /// Nobody holds the key any more.
+    pub(crate) fn end_as_absent(&self) {
+        let is_early = self.inner.clock.uptime() < self.deadline();
+        self.end(if is_early { LossReason::KeyGone } else { LossReason::Expired });
+    }
+
     pub(crate) fn reason(&self) -> Option<LossReason> {
         self.ended.borrow().clone()
     }

@@ -92,8 +92,10 @@ pub enum Extended {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The lease ended by this process's own clock, or the key was found absent.
+    /// The lease ended.
     Expired,
+    /// The key was gone before its lease had ended: removed by force, evicted, or the server came back empty.
+    KeyGone,
     /// The lease ended because no renewal succeeded; the last error.
     NotRenewed(String),
     /// Somebody else was found to hold it.
@@ -112,6 +114,7 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expired => write!(f, "the lease ended"),
+            Self::KeyGone => write!(f, "the key was gone before its lease ended"),
             Self::NotRenewed(error) => write!(f, "the lease ended because it could not be renewed: {error}"),
             Self::HeldByAnother(holder) => write!(f, "held by another: {holder}"),
             Self::MaxHold => write!(f, "held for as long as was allowed"),

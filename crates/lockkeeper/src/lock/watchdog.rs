@@ -49,7 +49,7 @@ async fn renew(held: &Arc<Held>, sent: Uptime) {
             held.renewals.fetch_add(1, Ordering::Relaxed);
             held.tend_at(held.next_renewal(sent));
         }
-        Ok(RenewReply::Expired(_)) => drop(held.end(LossReason::Expired)),
+        Ok(RenewReply::Expired(_)) => held.end_as_absent(),
         Ok(RenewReply::HeldByAnother(_, holder)) => drop(held.end(LossReason::HeldByAnother(holder))),
         Err(error) => retry_or_lose(held, &error),
     }
