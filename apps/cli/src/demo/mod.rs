@@ -3,7 +3,6 @@
 mod child;
 mod counter;
 mod dialogue;
-mod folder;
 mod in_process;
 mod outcome;
 mod print;

@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use super::counter::Counter;
 use super::dialogue::{DID, DONE, GO, HELD, LOST, READY, WRITE, after, number};
-use super::folder::Folder;
+
 use super::outcome::{Counted, Outcome, Stalled};
 use super::progress::Progress;
 use super::stall::{FIRST, LATE, Resources, SECOND};
@@ -29,7 +29,8 @@ pub(super) struct Crew {
 impl Crew {
     pub(super) fn run(self, show: bool) -> anyhow::Result<Outcome> {
         let name = unique_name();
-        let folder = Folder::new(&name).context("making a folder for the counter")?;
+        let folder =
+            tempfile::Builder::new().prefix(&name).tempdir().context("making a folder for the counter")?;
         let without_lock = self.counted(Role::Free, &name, &folder.path().join("free"), show)?;
         let under_lock = self.counted(Role::Locked, &name, &folder.path().join("locked"), show)?;
         let stalled = self.stalled(&name)?;
