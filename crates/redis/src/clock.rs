@@ -99,9 +99,12 @@ mod tests {
             "a slow reply does not spoil an exact sample"
         );
 
+        // A slow reply again, so that only the contradiction speaks for it.
         for stepped in [server.after(Duration::from_secs(3600)), server.before(Duration::from_secs(3600))] {
-            clock.observe(local.uptime(), stepped);
-            assert_eq!(clock.now(), stepped);
+            let sent = local.uptime();
+            local.advance(Duration::from_millis(10));
+            clock.observe(sent, stepped);
+            assert_eq!(clock.now(), stepped.after(Duration::from_millis(5)));
         }
     }
 }

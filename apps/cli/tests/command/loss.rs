@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use lockkeeper_faults::FaultProxy;
 
+use rustix::process::Signal;
+
 use super::bench::{Bench, HOLD, wait_for};
 
 /// Writes `asked` on SIGTERM, and goes on all the same.
@@ -119,4 +121,22 @@ fn a_closed_standard_error_changes_nothing() {
     bench.wait_for_file("holds");
     proxy.cut();
     assert_eq!(running.wait().code(), Some(76), "not the code of a panic");
+}
+
+/// A wrapper that is frozen for two leases cannot end its command in time; nobody can. When it wakes, it knows from its
+/// own clock, before any answer, that the lease is over.
+#[test]
+fn l7_a_frozen_wrapper_wakes_up_without_its_lock_and_touches_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    let running = bench.run(&["--lease", "1s", "k"], HOLD);
+    let child = bench.pid("child");
+    running.process().signal(Signal::STOP);
+    wait_for("the lease to end", || !bench.is_held("lock:k"));
+    assert_eq!(bench.lockkeeper(&["run", "k", "--", "true"]).code, Some(0), "the next one is let in");
+    bench.server.command(&["SET", "lock:k", "another", "PX", "60000"]).unwrap();
+    running.process().signal(Signal::CONT);
+    let output = running.output();
+    assert_eq!(output.code, Some(76), "{output:?}");
+    assert!(child.is_gone());
+    assert!(bench.is_held("lock:k"), "the other one's lock is left alone");
 }
