@@ -81,7 +81,7 @@ impl Key {
             return Err(Error::bad_argument(OPERATION, detail));
         }
         let prefix_len = u16::try_from(prefix.0.len()).unwrap_or(u16::MAX);
-        Ok(Self { bytes: [prefix.as_bytes(), name].concat().into(), prefix_len })
+        Ok(Self { bytes: prefix.as_bytes().iter().chain(name).copied().collect(), prefix_len })
     }
 
     /// The main key's bytes on the server.

@@ -13,8 +13,22 @@ use lockkeeper_redis::{Lane, RedisStore};
 #[derive(Clone)]
 pub(crate) enum Backend {
     Memory(MemoryStore),
-    Redis(RedisStore),
+    Redis(Lanes),
     Other(Arc<dyn LockStore>),
+}
+
+/// A store's three connections. Kept apart, so that no command has to clone a handle.
+#[derive(Clone)]
+pub(crate) struct Lanes([RedisStore; 3]);
+
+impl Lanes {
+    pub(crate) fn new(store: &RedisStore) -> Self {
+        Self([Lane::Command, Lane::Renewal, Lane::Waiting].map(|lane| store.on(lane)))
+    }
+
+    pub(crate) fn on(&self, lane: Lane) -> &RedisStore {
+        &self.0[lane as usize]
+    }
 }
 
 /// A decision of locks: every back end can apply it.
@@ -66,7 +80,7 @@ impl Backend {
     ) -> Result<Answer<D::Reply>, Error> {
         match self {
             Self::Memory(store) => store.apply_now(at, decision, within),
-            Self::Redis(store) => decision.on_redis(&store.on(lane), at, within).await,
+            Self::Redis(lanes) => decision.on_redis(lanes.on(lane), at, within).await,
             Self::Other(store) => decision.on_other(&**store, at, within).await,
         }
     }
@@ -75,7 +89,7 @@ impl Backend {
     pub(crate) fn server_now(&self) -> Option<Timestamp> {
         match self {
             Self::Memory(store) => Some(store.now()),
-            Self::Redis(store) => Some(store.server_now()),
+            Self::Redis(lanes) => Some(lanes.on(Lane::Command).server_now()),
             Self::Other(_) => None,
         }
     }

@@ -271,7 +271,7 @@ impl Worker {
 
     fn renewal_store(&self) -> Option<RedisStore> {
         match &self.context.backend {
-            Backend::Redis(store) => Some(store.on(Lane::Renewal)),
+            Backend::Redis(lanes) => Some(lanes.on(Lane::Renewal).clone()),
             _ => None,
         }
     }

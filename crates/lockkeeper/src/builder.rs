@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::{Identity, LockStore};
 use lockkeeper_core::{Clock, Error, MemoryStore, Prefix};
-use lockkeeper_redis::{DEFAULT_RESPONSE_TIMEOUT, RedisConfig, RedisStore};
+use lockkeeper_redis::{DEFAULT_RESPONSE_TIMEOUT, Lane, RedisConfig, RedisStore};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
@@ -58,8 +58,9 @@ impl KeeperBuilder {
     }
 
     /// A Redis store that you have, for example [on a connection of your own](lockkeeper_redis::redis1::adopt).
+    #[expect(clippy::needless_pass_by_value, reason = "a builder takes what it keeps")]
     pub fn redis_store(self, store: RedisStore) -> Self {
-        Self { store: Chosen::Ready(Backend::Redis(store)), ..self }
+        Self { store: Chosen::Ready(Backend::Redis(Lanes::new(&store))), ..self }
     }
 
     /// A memory store that you have, to share it between keepers.
@@ -117,7 +118,7 @@ impl KeeperBuilder {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let (backend, address) = self.store.open(&clock, self.lazy, self.response_timeout).await?;
         let response_timeout = match &backend {
-            Backend::Redis(store) => store.response_timeout(),
+            Backend::Redis(lanes) => lanes.on(Lane::Command).response_timeout(),
             _ => self.response_timeout.unwrap_or(DEFAULT_RESPONSE_TIMEOUT),
         };
         let context = Context { backend: backend.clone(), clock: clock.clone(), response_timeout };
@@ -164,7 +165,7 @@ impl Chosen {
             true => RedisStore::lazy(config, clock.clone()),
             false => RedisStore::connect(config, clock.clone()).await?,
         };
-        Ok((Backend::Redis(store), address))
+        Ok((Backend::Redis(Lanes::new(&store)), address))
     }
 }
 

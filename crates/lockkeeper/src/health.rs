@@ -52,11 +52,12 @@ impl Keeper {
         let inner = &self.inner;
         let started = inner.clock.uptime();
         let (answer, server, renewal_connected, server_ahead_us) = match &inner.backend {
-            Backend::Redis(store) => {
+            Backend::Redis(lanes) => {
+                let store = lanes.on(Lane::Command);
                 let answer = store.heartbeat(inner.response_timeout).await.map(|_| ());
                 let server =
                     if answer.is_ok() { store.server_info(inner.response_timeout).await.ok() } else { None };
-                (answer, server, store.on(Lane::Renewal).is_connected(), store.server_ahead_us())
+                (answer, server, lanes.on(Lane::Renewal).is_connected(), store.server_ahead_us())
             }
             _ => (Ok(()), None, true, 0),
         };

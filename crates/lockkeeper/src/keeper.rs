@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::{Fence, Identity};
 use lockkeeper_core::{Clock, Error, Key, Keys, Prefix};
-use lockkeeper_redis::RedisStore;
+use lockkeeper_redis::{Lane, RedisStore};
 
 use crate::backend::Backend;
 use crate::background::Background;
@@ -106,7 +106,7 @@ impl Keeper {
     /// The store, for look-ups that this crate has no call for. `None` unless it is Redis.
     pub fn redis_store(&self) -> Option<&RedisStore> {
         match &self.inner.backend {
-            Backend::Redis(store) => Some(store),
+            Backend::Redis(lanes) => Some(lanes.on(Lane::Command)),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::{Fence, Holder, Inspection};
 use lockkeeper_core::{Error, ErrorKind, Key, Keys};
-use lockkeeper_redis::Cursor;
+use lockkeeper_redis::{Cursor, Lane};
 
 use crate::backend::Backend;
 use crate::keeper::Keeper;
@@ -72,7 +72,8 @@ impl Keeper {
                 let next = keys.last().filter(|_| more).cloned().map(At::Memory);
                 (keys, next)
             }
-            (Backend::Redis(store), from) => {
+            (Backend::Redis(lanes), from) => {
+                let store = lanes.on(Lane::Command);
                 let from = match from {
                     Some(At::Redis(cursor)) => Some(cursor),
                     _ => None,

@@ -35,8 +35,13 @@ impl ServerClock {
 
     /// The server's time now, as far as is known; before the first reply, this machine's own wall clock.
     pub(crate) fn now(&self) -> Timestamp {
+        self.at(self.local.uptime())
+    }
+
+    /// The same for a reading of the uptime that was just taken.
+    pub(crate) fn at(&self, uptime: Uptime) -> Timestamp {
         match *self.sample.lock() {
-            Some(sample) => sample.at(self.local.uptime()),
+            Some(sample) => sample.at(uptime),
             None => self.local.wall(),
         }
     }

@@ -10,7 +10,7 @@ use redis::{
 use tokio::time::timeout;
 
 use crate::clock::ServerClock;
-use crate::config::{Credentials, MAX_IN_FLIGHT, RedisConfig};
+use crate::config::{Credentials, RedisConfig};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::{ServerInfo, probe};
 use crate::url::Address;
@@ -40,10 +40,7 @@ impl Connector {
         let client = self
             .client(credentials)
             .map_err(|error| Failure { kind: error.kind(), detail: error.detail().to_owned() })?;
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_concurrency_limit(MAX_IN_FLIGHT);
+        let settings = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&settings).await;
         let connection = connection.map_err(|error| self.failure(&error))?;
         let info = probe(|| Box::new(connection.clone()), &self.clock).await?;

@@ -9,12 +9,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisResult, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::config::{MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, SHORTEST_WANTED_PAUSE};
+use crate::config::{
+    MAX_IN_FLIGHT, MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, SHORTEST_WANTED_PAUSE,
+};
 use crate::connect::Connector;
 use crate::error::{CallError, Failure, classify};
 use crate::probe::ServerInfo;
@@ -31,13 +33,31 @@ pub(crate) enum Link {
 #[derive(Clone)]
 pub(crate) struct Up {
     wire: Wire,
-    pub(crate) info: Arc<ServerInfo>,
+    about: Arc<About>,
+}
+
+/// What is known of a connection. In one piece, because every command clones it.
+struct About {
+    info: Arc<ServerInfo>,
+    generation: u64,
+    /// Commands in a row without an answer.
+    silent: AtomicU32,
 }
 
 #[derive(Clone)]
 enum Wire {
-    Own { connection: MultiplexedConnection, generation: u64, silent: Arc<AtomicU32> },
+    Own(MultiplexedConnection),
     Adopted(Arc<Adopted>),
+}
+
+impl Up {
+    fn new(wire: Wire, info: Arc<ServerInfo>, generation: u64) -> Self {
+        Self { wire, about: Arc::new(About { info, generation, silent: AtomicU32::new(0) }) }
+    }
+
+    pub(crate) fn info(&self) -> &Arc<ServerInfo> {
+        &self.about.info
+    }
 }
 
 impl Link {
@@ -47,25 +67,33 @@ impl Link {
             Self::Own(link) => link.up(within).await,
             Self::Adopted(adopted) => {
                 let info = adopted.info(within).await?;
-                Ok(Up { wire: Wire::Adopted(adopted.clone()), info })
+                Ok(Up::new(Wire::Adopted(adopted.clone()), info, 0))
             }
         }
     }
 
     /// Sends one command.
-    pub(crate) async fn send(&self, up: &Up, command: &Cmd, within: Duration) -> Result<Value, CallError> {
-        let result = match &up.wire {
-            Wire::Own { connection, .. } => {
-                timeout(within, connection.clone().req_packed_command(command)).await
+    pub(crate) async fn send(
+        &self,
+        up: &mut Up,
+        command: &Cmd,
+        within: Duration,
+    ) -> Result<Value, CallError> {
+        let result = match (self, &mut up.wire) {
+            (Self::Own(link), Wire::Own(connection)) => {
+                timeout(within, link.exchange(connection, command)).await
             }
-            Wire::Adopted(adopted) => timeout(within, adopted.connection().req_packed_command(command)).await,
+            (_, Wire::Own(connection)) => timeout(within, connection.req_packed_command(command)).await,
+            (_, Wire::Adopted(adopted)) => {
+                timeout(within, adopted.connection().req_packed_command(command)).await
+            }
         };
         let result = match result {
             Ok(reply) => reply.and_then(Value::extract_error).map_err(|error| classify(&error)),
             Err(_) => Err(CallError::Silent),
         };
-        if let (Self::Own(link), Wire::Own { generation, silent, .. }) = (self, &up.wire) {
-            link.judge(*generation, silent, result.as_ref().err());
+        if let Self::Own(link) = self {
+            link.judge(&up.about, result.as_ref().err());
         }
         result
     }
@@ -95,6 +123,8 @@ pub(crate) struct OwnLink {
     next_generation: AtomicU64,
     /// Somebody wanted a connection during a pause.
     wanted: Notify,
+    /// Bounds the memory of commands under way. (The client's own limit costs twice as much.)
+    places: Semaphore,
 }
 
 enum State {
@@ -122,6 +152,7 @@ impl OwnLink {
             generations: watch::Sender::new(0),
             next_generation: AtomicU64::new(1),
             wanted: Notify::new(),
+            places: Semaphore::new(MAX_IN_FLIGHT),
         })
     }
 
@@ -169,18 +200,23 @@ impl OwnLink {
         }
     }
 
+    async fn exchange(&self, connection: &mut MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
+        let _place = self.places.acquire().await;
+        connection.req_packed_command(command).await
+    }
+
     /// Notes how a command ended, and replaces a connection that is broken or silent.
-    fn judge(self: &Arc<Self>, generation: u64, silent: &AtomicU32, error: Option<&CallError>) {
+    fn judge(self: &Arc<Self>, about: &About, error: Option<&CallError>) {
         match error {
-            Some(CallError::Broken(reason)) => self.replace(generation, reason),
+            Some(CallError::Broken(reason)) => self.replace(about.generation, reason),
             Some(CallError::Silent) => {
-                if silent.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_SILENT_COMMANDS {
-                    self.replace(generation, "no answers");
+                if about.silent.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_SILENT_COMMANDS {
+                    self.replace(about.generation, "no answers");
                 }
             }
             _ => {
-                if silent.load(Ordering::Relaxed) > 0 {
-                    silent.store(0, Ordering::Relaxed);
+                if about.silent.load(Ordering::Relaxed) > 0 {
+                    about.silent.store(0, Ordering::Relaxed);
                 }
             }
         }
@@ -188,7 +224,7 @@ impl OwnLink {
 
     fn replace(self: &Arc<Self>, broken: u64, reason: &str) {
         let replaced = self.state.send_if_modified(|state| {
-            let current = matches!(state, State::Up(Up { wire: Wire::Own { generation, .. }, .. }) if *generation == broken);
+            let current = matches!(state, State::Up(up) if up.about.generation == broken);
             if current {
                 *state = State::Connecting;
             }
@@ -202,8 +238,8 @@ impl OwnLink {
 
     fn set_up(&self, connection: MultiplexedConnection, info: ServerInfo) {
         let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
-        let wire = Wire::Own { connection, generation, silent: Arc::default() };
-        self.state.send_replace(State::Up(Up { wire, info: Arc::new(info) }));
+        let up = Up::new(Wire::Own(connection), Arc::new(info), generation);
+        self.state.send_replace(State::Up(up));
         self.generations.send_replace(generation);
     }
 }

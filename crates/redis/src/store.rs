@@ -106,7 +106,11 @@ impl RedisStore {
     /// # Errors
     /// Unreachable.
     pub async fn server_info(&self, within: Duration) -> Result<Arc<ServerInfo>, Error> {
-        self.link().up(within).await.map(|up| up.info).map_err(|failure| failure.into_error("probe"))
+        self.link()
+            .up(within)
+            .await
+            .map(|up| up.info().clone())
+            .map_err(|failure| failure.into_error("probe"))
     }
 
     /// Changes when this lane's connection was replaced. `None` for a lent connection.
@@ -148,9 +152,9 @@ impl RedisStore {
         within: Duration,
     ) -> Result<T, Error> {
         let started = self.clock().uptime();
-        let up = self.link().up(within).await.map_err(|failure| failure.into_error(operation))?;
+        let mut up = self.link().up(within).await.map_err(|failure| failure.into_error(operation))?;
         let left = within.saturating_sub(self.clock().uptime().since(started));
-        match self.link().send(&up, command, left).await {
+        match self.link().send(&mut up, command, left).await {
             Ok(value) => redis::from_redis_value(value)
                 .map_err(|error| Error::new(ErrorKind::Protocol, operation, error.to_string())),
             Err(CallError::Answered(words)) => {
@@ -201,22 +205,23 @@ enum Next<R> {
 impl<D: Port> Attempt<'_, D> {
     async fn run(mut self) -> Result<Answer<D::Reply>, Error> {
         loop {
-            let up = match self.store.link().up(self.left()).await {
-                Ok(up) if !up.info.scripts => return Err(scripts_forbidden::<D>()),
+            let mut up = match self.store.link().up(self.left()).await {
+                Ok(up) if !up.info().scripts => return Err(scripts_forbidden::<D>()),
                 Ok(up) => up,
                 Err(failure) => return Err(self.definite(failure.into_error(D::NAME))),
             };
-            if let Next::Done(answer) = self.send(&up).await? {
+            if let Next::Done(answer) = self.send(&mut up).await? {
                 return Ok(answer);
             }
         }
     }
 
     /// Sends one copy, stamped with what is left of the limit in the server's time (invariant 5 relies on it).
-    async fn send(&mut self, up: &Up) -> Result<Next<D::Reply>, Error> {
-        let left = self.left();
-        self.decision.set_not_after(self.store.clock().now().after(left));
-        let sent_at = self.store.clock().uptime();
+    async fn send(&mut self, up: &mut Up) -> Result<Next<D::Reply>, Error> {
+        let clock = self.store.clock();
+        let sent_at = clock.uptime();
+        let left = self.ends.since(sent_at);
+        self.decision.set_not_after(clock.at(sent_at).after(left));
         self.sent += 1;
         match self.run_script(up, left).await {
             Ok(value) => self.read(value, sent_at),
@@ -234,22 +239,20 @@ impl<D: Port> Attempt<'_, D> {
 
     /// By hash; by source where the server does not know the hash (a restart, `SCRIPT FLUSH`) or the command. Looking
     /// goes by the read-only commands first, which a paused server lets pass.
-    async fn run_script(&self, up: &Up, within: Duration) -> Result<Value, CallError> {
+    async fn run_script(&self, up: &mut Up, within: Duration) -> Result<Value, CallError> {
         let ways: &[(&str, &str)] = &[
             ("EVALSHA_RO", D::SCRIPT.hash()),
             ("EVAL_RO", D::SCRIPT.source),
             ("EVALSHA", D::SCRIPT.hash()),
             ("EVAL", D::SCRIPT.source),
         ];
-        let read_only = D::SCRIPT.read_only && up.info.read_only_scripts;
+        let read_only = D::SCRIPT.read_only && up.info().read_only_scripts;
         let (first, rest) = if read_only { (ways[0], &ways[1..]) } else { (ways[2], &ways[3..]) };
-        let started = self.store.clock().uptime();
         let mut result = self.store.link().send(up, &self.command(first.0, first.1), within).await;
         for (name, script) in rest {
             match &result {
                 Err(CallError::Answered(words)) if words.asks_for_another_way() => {
-                    let left = within.saturating_sub(self.store.clock().uptime().since(started));
-                    result = self.store.link().send(up, &self.command(name, script), left).await;
+                    result = self.store.link().send(up, &self.command(name, script), self.left()).await;
                 }
                 _ => break,
             }

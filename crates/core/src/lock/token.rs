@@ -22,12 +22,17 @@ pub struct OwnerToken(Arc<[u8]>);
 impl OwnerToken {
     /// A token of ours. `random` must come from the system's generator.
     pub fn generate(random: [u8; 16], identity: &Identity, now: Timestamp) -> Self {
-        let mut token = String::with_capacity(SECRET_CHARS + identity.text.len() + identity.label.len() + 16);
-        push_url_safe(&mut token, random);
-        token.push_str(&identity.text);
-        push_decimal(&mut token, now.as_millis());
-        token.push_str(&identity.label);
-        Self(token.into_bytes().into())
+        let mut digits = [0; 20];
+        let parts = [identity.text.as_bytes(), decimal(now.as_millis(), &mut digits), identity.label.as_bytes()];
+        let secret = url_safe(random);
+        let mut token = [0; MAX_TOKEN_BYTES];
+        token[..SECRET_CHARS].copy_from_slice(&secret);
+        let mut length = SECRET_CHARS;
+        for part in parts {
+            token[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        Self(token[..length].into())
     }
 
     /// A token that the caller chose, for example to release in another process.
@@ -173,17 +178,25 @@ impl fmt::Debug for Holder {
 
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-fn push_url_safe(out: &mut String, random: [u8; 16]) {
+fn url_safe(random: [u8; 16]) -> [u8; SECRET_CHARS] {
     let mut bits = u128::from_be_bytes(random);
-    for _ in 0..SECRET_CHARS {
-        out.push(char::from(URL_SAFE[(bits & 63) as usize]));
+    std::array::from_fn(|_| {
+        let char = URL_SAFE[(bits & 63) as usize];
         bits >>= 6;
-    }
+        char
+    })
 }
 
-fn push_decimal(out: &mut String, number: u64) {
-    use fmt::Write as _;
-    let _ = write!(out, "{number}");
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[start..];
+        }
+    }
 }
 
 fn is_url_safe(byte: u8) -> bool {

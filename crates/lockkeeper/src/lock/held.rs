@@ -1,13 +1,13 @@
 //! A held lock: what guards share, and what the watchdog works on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lockkeeper_core::lock::{Fence, Lease, OwnerToken};
 use lockkeeper_core::{Keys, Timestamp, Uptime};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::builder::Terms;
 use super::give_back::GiveBack;
@@ -32,8 +32,9 @@ pub(crate) struct Held {
     pub(crate) renewals: AtomicU32,
     /// The server may still keep the key for it, and nobody has been asked to remove it.
     unreleased: AtomicBool,
-    /// `None` while held.
-    ended: watch::Sender<Option<LossReason>>,
+    /// Empty while held. Set once, then those who wait for it are told.
+    ended: OnceLock<LossReason>,
+    has_ended: Notify,
     /// Where the background's timeline has it.
     slot: Mutex<Option<Slot>>,
 }
@@ -62,7 +63,8 @@ impl Held {
             deadline: AtomicU64::new(lease.deadline(sent).as_micros()),
             renewals: AtomicU32::new(0),
             unreleased: AtomicBool::new(true),
-            ended: watch::Sender::new(None),
+            ended: OnceLock::new(),
+            has_ended: Notify::new(),
             slot: Mutex::new(None),
         });
         held.inner.held_count.fetch_add(1, Ordering::Relaxed);
@@ -87,21 +89,15 @@ impl Held {
 
     /// Neither lost nor released, as far as anybody noticed.
     pub(crate) fn is_held(&self) -> bool {
-        self.ended.borrow().is_none()
+        self.ended.get().is_none()
     }
 
     /// Ends it; only the first reason counts. True if this was it.
     pub(crate) fn end(&self, reason: LossReason) -> bool {
         let lost = (reason != LossReason::Released).then(|| reason.to_string());
-        let mut reason = Some(reason);
-        let first = self.ended.send_if_modified(|ended| {
-            let first = ended.is_none();
-            if first {
-                *ended = reason.take();
-            }
-            first
-        });
+        let first = self.ended.set(reason).is_ok();
         if first {
+            self.has_ended.notify_waiters();
             self.inner.held_count.fetch_sub(1, Ordering::Relaxed);
             self.leave_timeline();
             if let Some(reason) = lost {
@@ -115,15 +111,15 @@ impl Held {
     /// The reason, once there is one. It has a timer of its own, in case that the keeper's thread is not there to see
     /// the deadline pass.
     pub(crate) async fn ended(&self) -> LossReason {
-        let mut changes = self.ended.subscribe();
         loop {
-            let deadline = self.deadline();
+            // Made before the look: whoever ends it wakes what was made before, polled or not.
+            let told = self.has_ended.notified();
+            if let Some(reason) = self.ended.get() {
+                return reason.clone();
+            }
             tokio::select! {
-                biased;
-                reason = changes.wait_for(Option::is_some) => {
-                    return reason.ok().and_then(|reason| reason.clone()).unwrap_or(LossReason::Expired);
-                }
-                () = sleep_until(&*self.inner.clock, deadline) => {
+                () = told => {}
+                () = sleep_until(&*self.inner.clock, self.deadline()) => {
                     if self.inner.clock.uptime() >= self.deadline() {
                         self.end(LossReason::Expired);
                     }
@@ -139,7 +135,7 @@ impl Held {
     }
 
     pub(crate) fn reason(&self) -> Option<LossReason> {
-        self.ended.borrow().clone()
+        self.ended.get().cloned()
     }
 
     /// A third of the lease after `sent`, up to a tenth earlier, and no later than the bound on holding.
