@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lockkeeper::{Acquired, Error, ErrorKind, Keeper, LossReason, Refusal, Released};
 use lockkeeper_faults::{DropReply, FaultProxy, RedisServer, ServerKind, available};
 use lockkeeper_testkit::arm::{Arm, SteppedRedis};
-use lockkeeper_testkit::fake::FakeServer;
+use lockkeeper_testkit::fake::{Fake, FakeServer, greeting};
 use lockkeeper_testkit::wait::until;
 use support::{SOON, calls, command, exists, is_busy, keeper, ms, secs, server, take};
 
@@ -443,21 +443,49 @@ async fn l82_l97_l124_other_answers_come_from_a_fake() {
         ("*3\r\n:1\r\n$7\r\ngranted\r\n:-1", ErrorKind::Protocol),
         ("*1\r\n:99999999999999999", ErrorKind::Protocol),
     ] {
-        let fake = FakeServer::start(move |command| answer(command, words));
+        let fake =
+            FakeServer::start(move |_, command| greeting(command).unwrap_or(Fake::Say(words.to_owned())));
         let keeper = Keeper::connect(&fake.url()).await.unwrap();
         let error = try_error(&keeper, "a").await;
         assert_eq!(error.kind(), expected, "{words}: {error}");
     }
 }
 
-/// The probe's questions are answered as by a server; `words` answers the rest.
-fn answer(command: &[String], words: &str) -> String {
-    match command[0].as_str() {
-        "INFO" => "$19\r\nredis_version:7.0.0\r\n".to_owned(),
-        "EVAL" if command[1].starts_with("return") => "*2\r\n$1\r\n1\r\n$1\r\n0\r\n".to_owned(),
-        "CLIENT" => "-ERR no\r\n".to_owned(),
-        _ => format!("{words}\r\n"),
+/// Invariant 5: a definite answer to the second copy says nothing about the first, which nobody answered.
+#[tokio::test]
+async fn a_refused_second_copy_leaves_the_first_in_doubt() {
+    let fake = FakeServer::start(|_, words| match words[0].as_str() {
+        "EVALSHA" => Fake::Close,
+        _ => greeting(words).unwrap_or(Fake::Say("-ERR no".to_owned())),
+    });
+    let keeper = Keeper::connect(&fake.url()).await.unwrap();
+    let error = try_error(&keeper, "a").await;
+    assert!(error.is_outcome_unknown(), "both copies were lost: {error}");
+
+    let fake = FakeServer::start(|number, words| match words[0].as_str() {
+        "EVALSHA" if number == 0 => Fake::Close,
+        "EVALSHA" => Fake::Say("-OOM command not allowed".to_owned()),
+        _ => greeting(words).unwrap_or(Fake::Say("-ERR no".to_owned())),
+    });
+    let keeper = Keeper::connect(&fake.url()).await.unwrap();
+    let error = try_error(&keeper, "a").await;
+    assert!(error.is_outcome_unknown(), "the first copy may have been applied: {error}");
+}
+
+/// A socket that takes everything and answers nothing is left for another after three unanswered commands.
+#[tokio::test]
+async fn a_silent_socket_is_replaced() {
+    let fake = FakeServer::start(|number, words| match (number, words[0].as_str()) {
+        (0, "EVALSHA") => Fake::Silence,
+        (_, "EVALSHA") => Fake::Say("*6\r\n:1\r\n$4\r\nbusy\r\n:0\r\n$1\r\nx\r\n:1\r\n:-1".to_owned()),
+        _ => greeting(words).unwrap_or(Fake::Say("-ERR no".to_owned())),
+    });
+    let keeper = impatient(&fake.url()).await;
+    for _ in 0..3 {
+        assert!(try_error(&keeper, "a").await.is_outcome_unknown());
     }
+    let acquired = keeper.lock("a").unwrap().try_acquire().await.unwrap();
+    assert!(matches!(acquired, Acquired::Busy(_)), "{acquired:?}");
 }
 
 /// A step of the server's clock costs one answer of "too late" and one more trip, not a refusal for ever.
