@@ -142,6 +142,7 @@ async fn l1_nothing_is_renewed_after_release() {
         .map(|worker: u64| {
             let keeper = keeper.clone();
             tokio::spawn(async move {
+                let mut released = Vec::new();
                 for round in 0..500u64 {
                     let lock = keeper.lock(format!("{worker}")).unwrap().lease(ms(300));
                     let guard = lock.try_acquire().await.unwrap().or_busy().unwrap();
@@ -149,21 +150,26 @@ async fn l1_nothing_is_renewed_after_release() {
                     if round % 50 == 0 {
                         tokio::time::sleep(ms(88 + (worker + round / 50) % 14)).await;
                     }
+                    // A clone that outlives the release must not be renewed either.
+                    released.extend((round % 10 == 0).then(|| guard.clone()));
                     assert_eq!(guard.release().await.unwrap(), Released::Released);
                 }
+                released
             })
         })
         .collect();
+    let mut released = Vec::new();
     for worker in workers {
-        worker.await.unwrap();
+        released.extend(worker.await.unwrap());
     }
-    let renewed = calls(&server, &["pexpire"]);
+    let commands = calls(&server, &["evalsha"]);
     for worker in 0..20 {
         assert!(!exists(&server, &format!("lock:{worker}")));
     }
     // Real time: three renewal intervals, in which nothing may come.
     tokio::time::sleep(ms(300)).await;
-    assert_eq!(calls(&server, &["pexpire"]), renewed, "a renewal after the last release");
+    assert_eq!(calls(&server, &["evalsha"]), commands, "a renewal after the last release");
+    assert!(released.iter().all(|guard| !guard.is_valid()));
     assert_eq!(keeper.health().await.held, 0);
 }
 
