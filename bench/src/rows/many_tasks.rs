@@ -1,4 +1,7 @@
 //! 64 tasks, each on its own key, against 64 tasks that share one bare connection.
+//!
+//! The mark is about what Lockkeeper adds, so it is taken against a socket that is set as Lockkeeper sets its own.
+//! What `TCP_NODELAY` itself costs in throughput (and gains in latency) is in the other row.
 
 use std::time::Duration;
 
@@ -19,8 +22,8 @@ const TASKS: u64 = 64;
 const LEAST: f64 = 0.85;
 
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>> {
-    let mut rows = measure_against(plan, Socket::Default)?;
-    rows.append(&mut measure_against(plan, Socket::NoDelay)?);
+    let mut rows = measure_against(plan, Socket::NoDelay)?;
+    rows.append(&mut measure_against(plan, Socket::Default)?);
     Ok(rows)
 }
 
@@ -32,12 +35,12 @@ fn measure_against(plan: &Plan, socket: Socket) -> Result<Vec<Row>> {
         |turn| run(&stage, turn, |name| Ok(Same(lock(&stage.keeper, &name)?))),
     )?;
     stage.strike()?;
-    let against = if socket == Socket::NoDelay { "; bare with TCP_NODELAY, too" } else { "" };
+    let against = if socket == Socket::NoDelay { "" } else { "; bare without TCP_NODELAY" };
     let work = format!("acquire + release, {TASKS} tasks ({}{against})", flavour.name());
     let cpu = format!("{work}: client CPU");
     let row = Row::compared(work, Unit::PerSecond, pairs.by(Turn::rate)?);
     Ok(vec![
-        if socket == Socket::Default { row.mark(Mark::RatioAtLeast(LEAST)) } else { row },
+        if socket == Socket::NoDelay { row.mark(Mark::RatioAtLeast(LEAST)) } else { row },
         Row::compared(cpu, Unit::Nanoseconds, pairs.by(Turn::cpu_nanoseconds)?),
     ])
 }
