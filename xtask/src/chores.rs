@@ -90,7 +90,7 @@ fn with_options(mut call: Call, options: &TestOptions) -> Call {
 /// Advisories are not among these checks: their database needs the network,
 /// and a new entry would break a build which nobody touched.
 fn deny() -> Step {
-    let work = Work::Call(Call::cargo("deny check bans licenses sources"));
+    let work = Work::Call(Call::cargo("deny check --hide-inclusion-graph bans licenses sources"));
     Step { name: "deny", tool: Some(Need::CargoDeny), work }
 }
 

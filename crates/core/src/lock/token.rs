@@ -23,7 +23,8 @@ impl OwnerToken {
     /// A token of ours. `random` must come from the system's generator.
     pub fn generate(random: [u8; 16], identity: &Identity, now: Timestamp) -> Self {
         let mut digits = [0; 20];
-        let parts = [identity.text.as_bytes(), decimal(now.as_millis(), &mut digits), identity.label.as_bytes()];
+        let parts =
+            [identity.text.as_bytes(), decimal(now.as_millis(), &mut digits), identity.label.as_bytes()];
         let secret = url_safe(random);
         let mut token = [0; MAX_TOKEN_BYTES];
         token[..SECRET_CHARS].copy_from_slice(&secret);
