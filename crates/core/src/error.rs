@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 
 /// A failed operation.
 ///
-/// A *refusal* (somebody else holds the lock) is not an error but a value. What remains is told apart by [`Error::kind`];
+/// That somebody else holds the lock is not an error but a value. What remains is told apart by [`Error::kind`];
 /// the predicates answer the questions a caller has: may I simply try again, and may it have happened?
 #[derive(Debug)]
 pub struct Error {
@@ -45,13 +45,13 @@ pub enum ErrorKind {
     },
     /// Somebody else holds it (only where a caller asked for busy as an error).
     Busy,
-    /// The lease ended before the work did.
+    /// The lease ended before the work did, or before the answer to its acquisition came.
     Lost,
     /// This server, store or platform cannot do it.
     Unsupported,
     /// The keeper was closed.
     Closed,
-    /// A reply that no server of ours sends.
+    /// A reply that no server of ours sends. It may have been applied; what may have been taken is given back.
     Protocol,
 }
 
@@ -138,9 +138,14 @@ impl Error {
         self.kind() == ErrorKind::Lost
     }
 
-    /// It may have been applied.
+    /// No answer came, so it may have been applied.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self.kind(), ErrorKind::OutcomeUnknown { .. })
+    }
+
+    /// It may have been applied, or may still be: there was no answer, or none that makes sense.
+    pub fn may_have_been_applied(&self) -> bool {
+        matches!(self.kind(), ErrorKind::OutcomeUnknown { .. } | ErrorKind::Protocol)
     }
 
     /// Trying again later, unchanged, may succeed: the cause is the network or the state of the server.

@@ -4,13 +4,15 @@
 //! holds every acquisition at the moment when something is due; taking and releasing a lock wake the thread only when
 //! that moment is earlier than the one it sleeps until.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use lockkeeper_core::lock::OwnerToken;
 use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
 use lockkeeper_redis::{Lane, RedisStore};
 use parking_lot::Mutex;
@@ -42,7 +44,10 @@ pub(crate) struct Slot(Uptime, u64);
 struct Shared {
     timeline: Mutex<Timeline>,
     wake: Notify,
+    /// How much is being given back. Changes after `tokens` did.
     give_backs: watch::Sender<usize>,
+    /// The tokens that are being given back. Nobody may acquire with one of them meanwhile.
+    tokens: Mutex<HashMap<OwnerToken, usize>>,
 }
 
 #[derive(Default)]
@@ -78,6 +83,7 @@ impl Background {
             timeline: Mutex::default(),
             wake: Notify::new(),
             give_backs: watch::Sender::new(0),
+            tokens: Mutex::default(),
         });
         let work = Worker::new(shared.clone(), context).run();
         let failed = |error: std::io::Error| {
@@ -127,6 +133,7 @@ impl Background {
             tracing::warn!(?what, "a lock was left to its lease: too much is being given back");
             return;
         }
+        *self.shared.tokens.lock().entry(what.token().clone()).or_default() += 1;
         timeline.give_backs.push_back(what);
         self.shared.give_backs.send_modify(|count| *count += 1);
         drop(timeline);
@@ -136,6 +143,12 @@ impl Background {
     /// How much is being given back.
     pub(crate) fn pending(&self) -> usize {
         *self.shared.give_backs.borrow()
+    }
+
+    /// Waits until `token` is not being given back.
+    pub(crate) async fn settled(&self, token: &OwnerToken) {
+        let is_settled = |_: &usize| !self.shared.tokens.lock().contains_key(token);
+        let _ = self.shared.give_backs.subscribe().wait_for(is_settled).await;
     }
 
     /// Waits until nothing is being given back.
@@ -163,12 +176,24 @@ impl Background {
     }
 }
 
+impl Shared {
+    fn gave_back(&self, token: OwnerToken) {
+        if let Entry::Occupied(mut entry) = self.tokens.lock().entry(token) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+        self.give_backs.send_modify(|count| *count -= 1);
+    }
+}
+
 /// The work itself.
 struct Worker {
     shared: Arc<Shared>,
     context: Context,
     tending: FuturesUnordered<BoxFuture<'static, ()>>,
-    giving: FuturesUnordered<BoxFuture<'static, ()>>,
+    giving: FuturesUnordered<BoxFuture<'static, OwnerToken>>,
     beating: FuturesUnordered<BoxFuture<'static, ()>>,
     next_beat: Uptime,
 }
@@ -189,7 +214,7 @@ impl Worker {
                 () = shared.wake.notified() => {}
                 () = sleep_until(&*self.context.clock, wakes_at), if wakes_at < Uptime::MAX => {}
                 Some(()) = self.tending.next() => {}
-                Some(()) = self.giving.next() => shared.give_backs.send_modify(|count| *count -= 1),
+                Some(token) = self.giving.next() => shared.gave_back(token),
                 Some(()) = self.beating.next() => {}
                 () = reconnected(&mut reconnections) => self.verify_all(),
             }

@@ -102,7 +102,8 @@ impl KeeperBuilder {
         Self { place: Place::CurrentRuntime, ..self }
     }
 
-    /// The longest time for one command, waiting for a connection included; 2 s by default.
+    /// The longest time for one command, waiting for a connection included; 2 s by default. A ready
+    /// [`redis_store`](Self::redis_store) keeps its own.
     pub fn response_timeout(self, limit: Duration) -> Self {
         Self { response_timeout: Some(limit), ..self }
     }

@@ -23,7 +23,7 @@ pub struct Health {
     pub round_trip: Result<Duration, Error>,
     /// What the server is.
     pub server: Option<Arc<ServerInfo>>,
-    /// The renewal connection stands (it is made with the first renewal).
+    /// The renewal connection stands (it is made as soon as anything is held).
     pub renewal_connected: bool,
     /// By how much the server's clock is ahead of this machine's, in microseconds.
     pub server_ahead_us: i64,
@@ -48,6 +48,12 @@ impl Keeper {
     ///
     /// # Redis
     /// One `TIME`, one round trip.
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
     pub async fn health(&self) -> Health {
         let inner = &self.inner;
         let started = inner.clock.uptime();
@@ -76,6 +82,14 @@ impl Keeper {
     /// Takes no more locks, waits (at most `limit`) until releases and compensations are done, and ends the keeper's
     /// thread. Locks that are still held are lost to their guards at once, and lapse with their leases: releasing
     /// them under a working holder would let a second one in.
+    ///
+    /// A guard can still be released by hand afterwards.
+    ///
+    /// # Redis
+    /// What is under way: one `EVALSHA` per release.
+    ///
+    /// # Errors
+    /// None: what could not be done is part of the answer.
     ///
     /// # Cancel safety
     /// The keeper stays closed, and goes on giving back; call it again to wait on.

@@ -1,4 +1,4 @@
-//! Locks, limits and idempotency on Redis.
+//! Locks on Redis and Valkey: leases with fencing, a watchdog and honest answers.
 //!
 //! A distributed lock is a **lease**, and a lease is *probabilistic* mutual exclusion: expiry, failover, clock jumps
 //! and paused processes can all put two holders into the critical section. So this crate gives you a lease *and* what
@@ -26,6 +26,11 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 //! ```
 
+//!
+//! Where to go on: the [`guide`] (what a lock promises, fencing, failures, operations); [`Lock`] for everything that can
+//! be set, and [`Lock::run`] for work that is cancelled when the lease is lost; [`LockGuard::lost`];
+//! [`Keeper::lock_all`] for several names, all of them or nothing.
+
 mod backend;
 mod background;
 mod builder;
@@ -48,6 +53,7 @@ pub use lock::{
 };
 pub use lockkeeper_core as core;
 pub use lockkeeper_core::key::join_parts;
-pub use lockkeeper_core::lock::{Fence, Holder, OwnerToken};
-pub use lockkeeper_core::{Error, ErrorKind, Refusal};
+pub use lockkeeper_core::lock::{Fence, Holder, Inspection, OwnerToken};
+pub use lockkeeper_core::{Clock, Error, ErrorKind, Key, ManualClock, MemoryStore, Prefix, Refusal};
 pub use lockkeeper_redis as redis;
+pub use lockkeeper_redis::{Credentials, RedisConfig};

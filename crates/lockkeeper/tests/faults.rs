@@ -6,9 +6,11 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lockkeeper::{Acquired, Error, ErrorKind, Keeper, LossReason, Refusal, Released};
+use lockkeeper::{Acquired, Error, ErrorKind, Keeper, LossReason, OwnerToken, Refusal, Released};
 use lockkeeper_faults::{DropReply, FaultProxy, RedisServer, ServerKind, available};
 use lockkeeper_testkit::arm::{Arm, SteppedRedis};
 use lockkeeper_testkit::fake::{Fake, FakeServer, greeting};
@@ -58,6 +60,55 @@ async fn l55_an_acquire_whose_reply_is_lost_is_compensated() {
     gone(&server, "lock:a").await;
     quiet(&keeper).await;
     works_again(&keeper).await;
+}
+
+/// A token of the caller's own is used again only when nothing is being given back with it any more.
+#[tokio::test]
+async fn a_given_token_is_never_compensated_while_it_is_held() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = impatient(&proxy.url()).await;
+    works_again(&keeper).await;
+    for round in 0..4 {
+        let token = OwnerToken::given(format!("my-own-{round}")).unwrap();
+        let lock = keeper.lock("own").unwrap().lease(secs(30)).wait(secs(10)).token(token.clone());
+        proxy.drop_replies(DropReply::Silently);
+        let waiting = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.acquire().await }
+        });
+        until("the first answer is lost", SOON, async || keeper.health().await.giving_back > 0).await;
+        proxy.heal();
+        let guard = waiting.await.unwrap().unwrap().or_busy().unwrap();
+        quiet(&keeper).await;
+        assert!(guard.is_valid() && exists(&server, "lock:own"), "round {round}");
+
+        // The same after a dropped guard, whose release is under way when the token comes again.
+        drop(guard);
+        let guard = lock.acquire().await.unwrap().or_busy().unwrap();
+        quiet(&keeper).await;
+        assert!(guard.is_valid() && exists(&server, "lock:own"), "round {round}, dropped");
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+/// What makes no sense may have been a grant: it is given back.
+#[tokio::test]
+async fn a_senseless_reply_is_compensated() {
+    let released = Arc::new(AtomicUsize::new(0));
+    let script = lockkeeper::redis::SCRIPTS.iter().find(|script| script.name == "release").unwrap().hash();
+    let seen = released.clone();
+    let fake = FakeServer::start(move |_, words| match words[0].as_str() {
+        "EVALSHA" if words[1] == script => {
+            seen.fetch_add(1, Ordering::SeqCst);
+            Fake::Say("*2\r\n:9000000000000000\r\n$8\r\nreleased".to_owned())
+        }
+        _ => greeting(words).unwrap_or(Fake::Say("+OK".to_owned())),
+    });
+    let keeper = impatient(&fake.url()).await;
+    assert_eq!(try_error(&keeper, "a").await.kind(), ErrorKind::Protocol);
+    until("given back", SOON, async || released.load(Ordering::SeqCst) > 0).await;
+    quiet(&keeper).await;
 }
 
 /// The connection breaks after the server did it: asked again with the same token, the same acquisition is answered.

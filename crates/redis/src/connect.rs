@@ -1,5 +1,7 @@
 //! One attempt to connect: address, TLS, credentials, probe.
 
+use std::time::Duration;
+
 use lockkeeper_core::{Error, ErrorKind, Refusal};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -28,11 +30,14 @@ impl Connector {
         let limit = self.config.connect_timeout;
         match timeout(limit, self.attempt()).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::unreachable(format!(
-                "no connection to {} within {limit:?}",
-                self.config.address()
-            ))),
+            Err(_) => Err(Failure::unreachable(self.late(limit))),
         }
+    }
+
+    fn late(&self, limit: Duration) -> String {
+        let tls = matches!(self.config.target.address, Address::Tcp { tls: true, .. });
+        let hint = if tls { "; does that port speak TLS?" } else { "" };
+        format!("no connection to {} within {limit:?}{hint}", self.config.address())
     }
 
     async fn attempt(&self) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
@@ -101,6 +106,10 @@ impl Connector {
         if error.kind() == redis::ErrorKind::AuthenticationFailed {
             let detail = format!("{}: authentication failed", self.config.address());
             return Failure { kind: ErrorKind::Refused(Refusal::NotAuthenticated), detail };
+        }
+        if matches!(error.kind(), redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType) {
+            let detail = format!("{} does not answer as a Redis server", self.config.address());
+            return Failure { kind: ErrorKind::Protocol, detail };
         }
         match classify(error) {
             CallError::Answered(words) => {

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use lockkeeper_core::Key;
 
-const FENCE_MARK: &[u8] = b"~fence:";
+pub(crate) const FENCE_MARK: &[u8] = b"~fence:";
 const SLOTS: usize = 16_384;
 
 /// The side key of a lock.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockkeeper_core::{Error, Key, Prefix};
 use redis::cmd;
 
+use crate::layout::FENCE_MARK;
 use crate::store::RedisStore;
 
 /// Where a listing goes on.
@@ -32,13 +33,19 @@ impl RedisStore {
         command.arg(from.map_or(0, |cursor| cursor.0)).arg("MATCH").arg(pattern(prefix.as_bytes()));
         command.arg("COUNT").arg(count).arg("TYPE").arg("string");
         let (next, names): (u64, Vec<Vec<u8>>) = self.ask("list", &command, within).await?;
-        let is_main = |name: &Vec<u8>| name.len() >= prefix.as_bytes().len();
+        // Without a prefix, side keys of all prefixes are among them.
+        let is_side = |name: &[u8]| prefix.as_bytes().is_empty() && contains(name, FENCE_MARK);
+        let is_main = |name: &Vec<u8>| name.len() >= prefix.as_bytes().len() && !is_side(name);
         let keys = names.iter().filter(|name| is_main(name)).filter_map(|name| {
             // Side keys, and names that no lock of ours can have, are not listed.
             Key::new(prefix, &name[prefix.as_bytes().len()..]).ok()
         });
         Ok((keys.collect(), (next != 0).then_some(Cursor(next))))
     }
+}
+
+fn contains(name: &[u8], part: &[u8]) -> bool {
+    name.windows(part.len()).any(|window| window == part)
 }
 
 /// A glob that matches the prefix literally.

@@ -286,7 +286,7 @@ impl<D: Port> Attempt<'_, D> {
             b"wrongtype" => {
                 let index = fields.index().map_err(malformed)?;
                 let side = fields.int().map_err(malformed)? != 0;
-                Err(WrongType { index, side }.into_error(D::NAME, self.at))
+                Err(self.definite(WrongType { index, side }.into_error(D::NAME, self.at)))
             }
             status => {
                 let reply = D::read(status, fields).map_err(malformed)?;
@@ -303,6 +303,7 @@ impl<D: Port> Attempt<'_, D> {
     fn definite(&self, error: Error) -> Error {
         match &self.in_doubt {
             Some(doubt) => self.unknown(doubt),
+            None if error.key().is_some() => error,
             None => error.with_key(self.at),
         }
     }

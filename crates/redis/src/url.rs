@@ -26,6 +26,11 @@ pub(crate) enum Address {
 
 impl Target {
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        if is_cut_in_its_password(text) {
+            return Err(bad(
+                "`/`, `?`, `#` and `@` in user or password must be percent-encoded (%2F, %3F, %23, %40)",
+            ));
+        }
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("it has no scheme, such as redis://"))?;
         match scheme {
             "redis" | "rediss" if !rest.starts_with("//") => {
@@ -59,6 +64,14 @@ impl fmt::Display for Target {
             Address::Unix(path) => write!(f, "unix://{}?db={}", path.display(), self.database),
         }
     }
+}
+
+/// An `@` after the end of what names the server: a character of the password ended it. Nothing of the rest may be
+/// shown.
+fn is_cut_in_its_password(text: &str) -> bool {
+    let is_tcp = text.starts_with("redis:") || text.starts_with("rediss:");
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    is_tcp && rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@'))
 }
 
 fn bad(detail: impl Into<String>) -> Error {
@@ -182,6 +195,10 @@ mod tests {
             ("redis://:hunter2@h/1/2", "database `1/2`"),
             ("redis://:hunter2@h?timeout=1", "parameter `timeout`"),
             ("redis://:hunter2@h#frag", "`#`"),
+            ("redis://u:12/hunter2@host:6379", "percent-encoded"),
+            ("redis://u:1?hunter2@h", "percent-encoded"),
+            ("redis://u:hun/ter2@h", "percent-encoded"),
+            ("redis://u:hunt#er2@h", "percent-encoded"),
             ("redis://:hunter2%ff@h", "password"),
             ("redis://:hunter2@[::1", "host"),
             ("redis://:hunter2@a b", "host"),
@@ -194,7 +211,8 @@ mod tests {
         for (shape, part) in shapes {
             let error = Target::parse(shape).err().unwrap_or_else(|| panic!("accepted {shape}"));
             assert!(error.to_string().contains(part), "{shape}: {error}");
-            assert!(!format!("{error} {error:?}").contains("hunter2"), "{shape}: {error:?}");
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains("hunter2") && !shown.contains("er2"), "{shape}: {shown}");
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum Try {
 /// is never used again.
 pub(super) async fn once(lock: &Lock, lease: Lease, kind: Try, within: Duration) -> Result<Acquired, Error> {
     let inner = &lock.inner;
-    let token = token(lock)?;
+    let token = token(lock, within).await?;
     let mut in_flight = InFlight { lock, token, lease, not_after: None, within, armed: true };
     let lane = if kind == Try::First { Lane::Command } else { Lane::Waiting };
     let fences = FenceRequest { seen: inner.seen_fence(), block: 1 };
@@ -36,6 +36,7 @@ pub(super) async fn once(lock: &Lock, lease: Lease, kind: Try, within: Duration)
         Err(error) => {
             match error.kind() {
                 ErrorKind::OutcomeUnknown { not_after } => in_flight.not_after = not_after,
+                _ if error.may_have_been_applied() => {}
                 _ => in_flight.disarm(),
             }
             return Err(error);
@@ -74,9 +75,16 @@ pub(super) async fn once(lock: &Lock, lease: Lease, kind: Try, within: Duration)
     }
 }
 
-fn token(lock: &Lock) -> Result<OwnerToken, Error> {
+/// A fresh token, or the caller's own as soon as no earlier acquisition with it is being given back: that would give
+/// back this one.
+async fn token(lock: &Lock, within: Duration) -> Result<OwnerToken, Error> {
     if let Some(token) = &lock.token {
-        return Ok(token.clone());
+        let settled = tokio::time::timeout(within, lock.inner.background.settled(token)).await;
+        let busy = |_| {
+            let detail = "an earlier acquisition with this token is still being given back";
+            Error::new(ErrorKind::Unreachable, "acquire", detail).with_key(&lock.keys)
+        };
+        return settled.map(|()| token.clone()).map_err(busy);
     }
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|error| {

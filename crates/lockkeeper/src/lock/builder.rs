@@ -92,7 +92,7 @@ impl Lock {
         self
     }
 
-    /// The greatest number of renewals. Then the guard is lost at the end of its lease.
+    /// The greatest number of renewals. Then the guard is lost when the next one is due.
     #[must_use]
     pub fn max_renewals(mut self, limit: u32) -> Self {
         self.terms.max_renewals = Some(limit);
@@ -107,7 +107,9 @@ impl Lock {
         self
     }
 
-    /// Takes the lock with a token of your own, to release it elsewhere. It must be unique per acquisition.
+    /// Takes the lock with a token of your own, to release it elsewhere. It must be unique per acquisition: while one
+    /// is held, asking again with its token answers the same acquisition. An acquisition waits until nothing is being
+    /// given back with its token in this process.
     #[must_use]
     pub fn token(mut self, token: OwnerToken) -> Self {
         self.token = Some(token);
@@ -117,7 +119,7 @@ impl Lock {
     /// One try.
     ///
     /// # Redis
-    /// One `EVALSHA`, one round trip. Inside: `TIME`, two `GET` and two `SET` (or two `GET` and a `PTTL` when busy) per key.
+    /// One `EVALSHA`, one round trip. Inside: `TIME`, and two `GET` and two `SET` per key; when busy, a `GET` per key and one `PTTL`.
     ///
     /// # Errors
     /// Bad lease; wrong type under a key; the server refused; unreachable; outcome unknown (given back in the
@@ -133,7 +135,8 @@ impl Lock {
 
     /// Tries until it is held or the wait limit has passed; then the answer is busy, or the last error.
     ///
-    /// Waits by a poll with growing, jittered pauses of 10 ms to 1 s, never past the end of the holder's lease.
+    /// Waits by a poll with growing, jittered pauses of 5 ms to 1 s, never more than 5 ms past the end of the holder's
+    /// lease.
     ///
     /// # Redis
     /// As [`try_acquire`](Self::try_acquire) per try; polls go over the waiting connection.
@@ -160,6 +163,11 @@ impl Lock {
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
     /// ```
+    ///
+    /// What `work` returns is handed through: where that is a `Result`, you get a `Result` in a `Result`.
+    ///
+    /// # Redis
+    /// As [`acquire`](Self::acquire), and a [`release`](LockGuard::release).
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire); busy; lost. When the release after finished work gets no answer, the work's

@@ -33,12 +33,26 @@ impl GiveBack {
         Self { keys, token, not_after, give_up }
     }
 
-    /// Works until it is done or given up.
-    pub(crate) async fn run(self, backend: Backend, clock: Arc<dyn Clock>, response_timeout: Duration) {
+    pub(crate) fn token(&self) -> &OwnerToken {
+        &self.token
+    }
+
+    /// Works until it is done or given up; then the token is free.
+    pub(crate) async fn run(
+        self,
+        backend: Backend,
+        clock: Arc<dyn Clock>,
+        response_timeout: Duration,
+    ) -> OwnerToken {
+        self.work(&backend, &*clock, response_timeout).await;
+        self.token
+    }
+
+    async fn work(&self, backend: &Backend, clock: &dyn Clock, response_timeout: Duration) {
         let mut pause = FIRST_PAUSE;
         loop {
             let now = clock.uptime();
-            let next = match self.release_once(&backend, response_timeout).await {
+            let next = match self.release_once(backend, response_timeout).await {
                 Ok(at) if self.is_settled(at) => return,
                 // Until the server's clock has passed "not after", and a little more.
                 Ok(at) => {
@@ -55,7 +69,7 @@ impl GiveBack {
                 tracing::warn!(key = %self.keys, "a lock was left to its lease: it could not be given back");
                 return;
             }
-            sleep_until(&*clock, clock.uptime().after(next)).await;
+            sleep_until(clock, clock.uptime().after(next)).await;
         }
     }
 

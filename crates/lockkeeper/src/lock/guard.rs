@@ -47,7 +47,8 @@ impl LockGuard {
         }
     }
 
-    /// Waits until the guard is no longer valid, and says why. A wanted release is the reason `Released`.
+    /// Waits until the guard is no longer valid, and says why. A wanted release is the reason `Released`. Costs no
+    /// round trip.
     ///
     /// # Cancel safety
     /// Yes.

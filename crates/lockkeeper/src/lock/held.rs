@@ -30,6 +30,8 @@ pub(crate) struct Held {
     /// Microseconds of uptime. Only moves later.
     deadline: AtomicU64,
     pub(crate) renewals: AtomicU32,
+    /// The last renewal failed, and it was said.
+    pub(crate) failing: AtomicBool,
     /// The server may still keep the key for it, and nobody has been asked to remove it.
     unreleased: AtomicBool,
     /// Empty while held. Set once, then those who wait for it are told.
@@ -62,6 +64,7 @@ impl Held {
             in_doubt_until,
             deadline: AtomicU64::new(lease.deadline(sent).as_micros()),
             renewals: AtomicU32::new(0),
+            failing: AtomicBool::new(false),
             unreleased: AtomicBool::new(true),
             ended: OnceLock::new(),
             has_ended: Notify::new(),

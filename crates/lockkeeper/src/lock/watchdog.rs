@@ -46,6 +46,7 @@ async fn renew(held: &Arc<Held>, sent: Uptime) {
     {
         Ok(RenewReply::Renewed) => {
             held.prolong(held.lease, sent);
+            held.failing.store(false, Ordering::Relaxed);
             held.renewals.fetch_add(1, Ordering::Relaxed);
             held.tend_at(held.next_renewal(sent));
         }
@@ -60,7 +61,11 @@ fn retry_or_lose(held: &Arc<Held>, error: &Error) {
     if !held.is_held() {
         return;
     }
-    tracing::warn!(key = %held.keys, %error, "lock renewal failed; trying again inside the lease");
+    if held.failing.swap(true, Ordering::Relaxed) {
+        tracing::debug!(key = %held.keys, %error, "lock renewal failed again");
+    } else {
+        tracing::warn!(key = %held.keys, %error, "lock renewal failed; trying again inside the lease");
+    }
     let now = held.inner.clock.uptime();
     if now >= held.deadline() {
         held.end(LossReason::NotRenewed(error.to_string()));
