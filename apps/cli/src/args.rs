@@ -18,12 +18,16 @@ use crate::show::{self, ShowArgs};
 const AFTER_HELP: &str = "\
 Environment:
   LOCKKEEPER_URL, REDIS_URL  the server, unless --url is given
-  LOCKKEEPER_LOG             what is logged to standard error: warn (default), info, debug, …
+  LOCKKEEPER_LOG             what is logged to standard error: error (default), warn, info, debug, …
+
+A DURATION is a number and a unit: 500ms, 30s, 5m, 2h; also 1m30s.
 
 Exit codes of lockkeeper itself:
-  64  wrong usage            69  the server is unreachable or refuses
-  65  the key is no lock     75  busy: somebody else holds the lock
-                             76  the lock was lost while the command ran";
+   1  release: nothing there, or not confirmed      65  the key is no lock
+   2  doctor: there is a problem                    69  the server is unreachable or refuses
+  64  wrong usage                                   70  internal error
+  75  busy: somebody else holds the lock            76  the lock was lost while the command ran
+With run: those of the command; 126 and 127 as shells do; 128 + n for signal n.";
 
 /// Distributed locks on Redis: put any program under a lock, and see who holds what.
 ///
@@ -92,7 +96,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 fn start_logging() {
-    let filter = EnvFilter::try_from_env("LOCKKEEPER_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env("LOCKKEEPER_LOG").unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -1,6 +1,7 @@
 //! What all commands share: where the store is, which keys are meant, how answers are printed.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper::redis::RedisConfig;
@@ -23,6 +24,10 @@ pub struct Common {
     /// command lines, so put a password into the environment rather than here.
     #[arg(long, global = true, value_name = "URL")]
     url: Option<OsString>,
+
+    /// Trust the certificate authority in this file (PEM) instead of the system's, for rediss://.
+    #[arg(long, global = true, value_name = "FILE")]
+    ca: Option<PathBuf>,
 
     /// Print JSON instead of text.
     #[arg(long, global = true)]
@@ -74,7 +79,14 @@ impl Common {
             )
             .into());
         }
-        Ok(Keeper::builder().redis(RedisConfig::from_url(&url)?))
+        let config = RedisConfig::from_url(&url)?;
+        Ok(Keeper::builder().redis(match &self.ca {
+            Some(file) => {
+                let unreadable = |error| Failure::usage(format!("--ca {}: {error}", file.display()));
+                config.root_certificate(std::fs::read(file).map_err(unreadable)?)
+            }
+            None => config,
+        }))
     }
 
     /// Connects, for the keys of `namespace`.

@@ -53,7 +53,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
         return failure.code;
     }
     match error.downcast_ref::<Error>().map(Error::kind) {
-        Some(ErrorKind::BadArgument | ErrorKind::Unsupported) => USAGE,
+        Some(ErrorKind::BadArgument) => USAGE,
         Some(ErrorKind::WrongType) => NOT_A_LOCK,
         Some(ErrorKind::Busy) => BUSY,
         // A lease that ends before its grant arrives means that the store is too slow for it.
@@ -63,6 +63,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             | ErrorKind::TooLate
             | ErrorKind::OutcomeUnknown { .. }
             | ErrorKind::Lost
+            | ErrorKind::Unsupported
             | ErrorKind::Protocol,
         ) => UNAVAILABLE,
         _ => SOFTWARE,
@@ -90,7 +91,13 @@ mod tests {
 
     #[test]
     fn a_store_that_refuses_is_as_unavailable_as_one_that_is_away() {
-        for kind in [ErrorKind::Refused(Refusal::ReadOnly), ErrorKind::Unreachable, ErrorKind::Protocol] {
+        let kinds = [
+            ErrorKind::Refused(Refusal::ReadOnly),
+            ErrorKind::Unreachable,
+            ErrorKind::Unsupported,
+            ErrorKind::Protocol,
+        ];
+        for kind in kinds {
             assert_eq!(code_of(&Error::new(kind, "acquire", "").into()), UNAVAILABLE);
         }
         assert_eq!(code_of(&Error::bad_argument("url", "").into()), USAGE);

@@ -105,9 +105,8 @@ fn table(found: &Found) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     let is_terminal = std::io::stdout().is_terminal();
-    if is_terminal {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-    }
+    // A key or a holder that is broken over two lines cannot be copied; the terminal wraps long lines by itself.
+    table.set_content_arrangement(ContentArrangement::Disabled);
     if !is_terminal || std::env::var_os("NO_COLOR").is_some() {
         table.force_no_tty();
     }

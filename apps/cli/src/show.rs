@@ -9,12 +9,13 @@ use lockkeeper::{Holder, Keeper};
 use serde::Serialize;
 
 use crate::common::{self, Common, Namespace, bytes_of};
+use crate::exit::NOT_A_LOCK;
 use crate::ls::{millis, remaining};
 
 /// Show who holds a lock, since when and for how long.
 ///
-/// The exit code is 0 whether it is held or free; JSON says which in `state`: `held`, `free`, or `not_a_lock` for a
-/// key with another type.
+/// The exit code is 0 whether it is held or free, and 65 for a key with another type; JSON says which in `state`:
+/// `held`, `free` or `not_a_lock`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
     /// The lock's name; with --exact, its whole key.
@@ -50,7 +51,7 @@ pub(crate) async fn run(args: ShowArgs, common: &Common) -> anyhow::Result<ExitC
     } else {
         common::print(&text(&key, &seen))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if seen.wrong_type { ExitCode::from(NOT_A_LOCK) } else { ExitCode::SUCCESS })
 }
 
 /// The key on the server.

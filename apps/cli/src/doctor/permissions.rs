@@ -15,7 +15,6 @@ enum Need {
     Locks,
     Inspecting,
     Listing,
-    Waiting,
     Probing,
 }
 
@@ -24,7 +23,7 @@ impl Need {
         match self {
             Self::Locks => Level::Problem,
             Self::Inspecting | Self::Listing => Level::Warning,
-            Self::Waiting | Self::Probing => Level::Note,
+            Self::Probing => Level::Note,
         }
     }
 
@@ -33,7 +32,6 @@ impl Need {
             Self::Locks => "taking, renewing and releasing locks",
             Self::Inspecting => "looking at locks",
             Self::Listing => "listing locks",
-            Self::Waiting => "waiting without polling",
             Self::Probing => "finding out what the server is",
         }
     }
@@ -94,9 +92,7 @@ fn commands(key: &str) -> Vec<(&'static str, Need, Vec<&str>)> {
         ("evalsha_ro", Need::Inspecting, vec!["EVALSHA_RO", NO_SCRIPT, "0"]),
         ("eval_ro", Need::Inspecting, vec!["EVAL_RO", "return 1", "0"]),
         ("scan", Need::Listing, vec!["SCAN", "0", "COUNT", "1"]),
-        ("client|tracking", Need::Waiting, vec!["CLIENT", "TRACKING", "OFF"]),
-        ("client|trackinginfo", Need::Waiting, vec!["CLIENT", "TRACKINGINFO"]),
-        ("hello", Need::Waiting, vec!["HELLO"]),
+        ("client|trackinginfo", Need::Probing, vec!["CLIENT", "TRACKINGINFO"]),
         ("info", Need::Probing, vec!["INFO", "server"]),
     ]
 }

@@ -21,7 +21,10 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         (true, None, _) => Finding::new(CHECK, Level::Note, "Writes go to an append-only file")
             .seen("CONFIG is refused, so how often it is flushed is unknown."),
         (false, _, Some("")) => nothing(),
-        (false, _, save) => snapshots(save),
+        (false, _, Some(save)) => snapshots(save),
+        (false, _, None) => Finding::new(CHECK, Level::Warning, "A crash forgets locks").seen(format!(
+            "appendonly no; CONFIG is refused, so whether there are snapshots is unknown. {FORGOTTEN}"
+        )),
     })
 }
 
@@ -49,11 +52,9 @@ fn nothing() -> Finding {
         .command("CONFIG REWRITE")
 }
 
-fn snapshots(save: Option<&str>) -> Finding {
-    let save =
-        save.map_or_else(|| "snapshots at unknown times".to_owned(), |save| format!("save \"{save}\""));
+fn snapshots(save: &str) -> Finding {
     Finding::new(CHECK, Level::Warning, "A crash forgets every lock since the last snapshot")
-        .seen(format!("appendonly no, {save}. {FORGOTTEN}"))
+        .seen(format!("appendonly no, save \"{save}\". {FORGOTTEN}"))
         .advice("Keep an append-only file, in the configuration as well as now; and check fences.")
         .command("CONFIG SET appendonly yes")
         .command("CONFIG REWRITE")

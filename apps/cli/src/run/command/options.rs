@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use lockkeeper::core::lock::Lease;
+use lockkeeper::core::lock::{Lease, MIN_RENEWED_LEASE};
 use lockkeeper::{Keeper, KeeperBuilder, Lock};
 
 use crate::common::{Common, Namespace, bytes_of, rounded};
@@ -128,6 +128,10 @@ impl RunArgs {
     }
 
     fn plan(self) -> anyhow::Result<Plan> {
+        if self.lease < MIN_RENEWED_LEASE {
+            let (lease, least) = (humantime::format_duration(self.lease), rounded(MIN_RENEWED_LEASE));
+            return Err(Failure::usage(format!("--lease {lease} is too short: at least {least}")).into());
+        }
         let lease = Lease::renewed(self.lease)?.as_duration();
         let (min_hold, max_hold) = (self.min_hold.unwrap_or_default(), self.max_hold);
         if max_hold.is_some_and(|max_hold| min_hold > max_hold) {

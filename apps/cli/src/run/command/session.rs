@@ -151,7 +151,9 @@ async fn release_and_tell(guard: LockGuard, is_known_lost: bool) {
 async fn release(guard: LockGuard) -> Option<String> {
     match guard.release().await {
         Ok(Released::Released) => None,
-        Ok(Released::Expired) => Some("the lease had ended although the command still ran".to_owned()),
+        Ok(Released::Expired) => {
+            Some("nobody held it any more: its lease had ended, or something removed it".to_owned())
+        }
         Ok(Released::HeldByAnother(holder)) => Some(format!("it was held by another: {holder}")),
         Ok(_) => Some("the server did not answer; it ends with its lease at the latest".to_owned()),
         Err(error) => Some(format!("{error}; it ends with its lease at the latest")),
