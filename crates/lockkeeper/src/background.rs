@@ -4,15 +4,13 @@
 //! holds every acquisition at the moment when something is due; taking and releasing a lock wake the thread only when
 //! that moment is earlier than the one it sleeps until.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use lockkeeper_core::lock::OwnerToken;
 use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
 use lockkeeper_redis::{Lane, RedisStore};
 use parking_lot::Mutex;
@@ -20,7 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::backend::Backend;
 use crate::clock::sleep_until;
-use crate::lock::{GiveBack, Held, tend};
+use crate::lock::{GiveBack, Held, LossReason, tend};
 
 /// So many renewals are under way at once; more wait for their turn.
 const MAX_TENDING: usize = 256;
@@ -44,21 +42,21 @@ pub(crate) struct Slot(Uptime, u64);
 struct Shared {
     timeline: Mutex<Timeline>,
     wake: Notify,
-    /// How much is being given back. Changes after `tokens` did.
+    /// How much is being given back.
     give_backs: watch::Sender<usize>,
-    /// The tokens that are being given back. Nobody may acquire with one of them meanwhile.
-    tokens: Mutex<HashMap<OwnerToken, usize>>,
 }
 
 #[derive(Default)]
 struct Timeline {
     due: BTreeMap<(Uptime, u64), Weak<Held>>,
-    ready: VecDeque<Weak<Held>>,
     give_backs: VecDeque<GiveBack>,
     next_id: u64,
     /// The thread sleeps until then.
     wakes_at: Uptime,
+    /// No new work; what is left ends by then.
     stop_by: Option<Uptime>,
+    /// Nobody works any more.
+    ended: bool,
 }
 
 /// What the work needs.
@@ -83,7 +81,6 @@ impl Background {
             timeline: Mutex::default(),
             wake: Notify::new(),
             give_backs: watch::Sender::new(0),
-            tokens: Mutex::default(),
         });
         let work = Worker::new(shared.clone(), context).run();
         let failed = |error: std::io::Error| {
@@ -126,14 +123,12 @@ impl Background {
     /// Gives something back; never blocks.
     pub(crate) fn give_back(&self, what: GiveBack) {
         let mut timeline = self.shared.timeline.lock();
-        if *self.shared.give_backs.borrow() >= MAX_GIVE_BACKS
-            || timeline.stop_by.is_some_and(|by| by == Uptime::default())
-        {
+        if timeline.ended || self.pending() >= MAX_GIVE_BACKS {
+            let why = if timeline.ended { "the keeper is closed" } else { "too much is being given back" };
             drop(timeline);
-            tracing::warn!(?what, "a lock was left to its lease: too much is being given back");
+            tracing::warn!(?what, why, "a lock was left to its lease");
             return;
         }
-        *self.shared.tokens.lock().entry(what.token().clone()).or_default() += 1;
         timeline.give_backs.push_back(what);
         self.shared.give_backs.send_modify(|count| *count += 1);
         drop(timeline);
@@ -145,12 +140,6 @@ impl Background {
         *self.shared.give_backs.borrow()
     }
 
-    /// Waits until `token` is not being given back.
-    pub(crate) async fn settled(&self, token: &OwnerToken) {
-        let is_settled = |_: &usize| !self.shared.tokens.lock().contains_key(token);
-        let _ = self.shared.give_backs.subscribe().wait_for(is_settled).await;
-    }
-
     /// Waits until nothing is being given back.
     pub(crate) async fn drained(&self) {
         let _ = self.shared.give_backs.subscribe().wait_for(|count| *count == 0).await;
@@ -158,9 +147,7 @@ impl Background {
 
     /// Everything that is held.
     pub(crate) fn held(&self) -> Vec<Arc<Held>> {
-        let timeline = self.shared.timeline.lock();
-        let all: Vec<Weak<Held>> = timeline.due.values().chain(&timeline.ready).cloned().collect();
-        drop(timeline);
+        let all: Vec<Weak<Held>> = self.shared.timeline.lock().due.values().cloned().collect();
         all.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -176,24 +163,12 @@ impl Background {
     }
 }
 
-impl Shared {
-    fn gave_back(&self, token: OwnerToken) {
-        if let Entry::Occupied(mut entry) = self.tokens.lock().entry(token) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
-            }
-        }
-        self.give_backs.send_modify(|count| *count -= 1);
-    }
-}
-
 /// The work itself.
 struct Worker {
     shared: Arc<Shared>,
     context: Context,
     tending: FuturesUnordered<BoxFuture<'static, ()>>,
-    giving: FuturesUnordered<BoxFuture<'static, OwnerToken>>,
+    giving: FuturesUnordered<BoxFuture<'static, ()>>,
     beating: FuturesUnordered<BoxFuture<'static, ()>>,
     next_beat: Uptime,
 }
@@ -214,7 +189,7 @@ impl Worker {
                 () = shared.wake.notified() => {}
                 () = sleep_until(&*self.context.clock, wakes_at), if wakes_at < Uptime::MAX => {}
                 Some(()) = self.tending.next() => {}
-                Some(token) = self.giving.next() => shared.gave_back(token),
+                Some(()) = self.giving.next() => shared.give_backs.send_modify(|count| *count -= 1),
                 Some(()) = self.beating.next() => {}
                 () = reconnected(&mut reconnections) => self.verify_all(),
             }
@@ -226,8 +201,8 @@ impl Worker {
         let now = self.context.clock.uptime();
         while self.tending.len() < MAX_TENDING {
             let Some(held) = self.next_due(now) else { break };
-            if let Some(held) = held.upgrade() {
-                self.tending.push(Box::pin(tend(held)));
+            if let Some(renewal) = held.upgrade().as_ref().and_then(tend) {
+                self.tending.push(renewal);
             }
         }
         let give_backs = std::mem::take(&mut self.shared.timeline.lock().give_backs);
@@ -240,9 +215,6 @@ impl Worker {
 
     fn next_due(&self, now: Uptime) -> Option<Weak<Held>> {
         let mut timeline = self.shared.timeline.lock();
-        if let Some(held) = timeline.ready.pop_front() {
-            return Some(held);
-        }
         let entry = timeline.due.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())
     }
@@ -254,7 +226,7 @@ impl Worker {
             return;
         }
         self.next_beat = now.after(HEARTBEAT);
-        if let Some(store) = self.renewal_store() {
+        if let Some(store) = self.renewal_store().filter(|_| self.beating.is_empty()) {
             let within = self.context.response_timeout;
             self.beating.push(Box::pin(async move {
                 if let Err(error) = store.heartbeat(within).await {
@@ -270,18 +242,17 @@ impl Worker {
         let beats = matches!(self.context.backend, Backend::Redis(_)) && !timeline.due.is_empty();
         let next = timeline.due.first_key_value().map_or(Uptime::MAX, |((due, _), _)| *due);
         let mut wakes_at = if beats { next.min(self.next_beat) } else { next };
+        if self.tending.len() >= MAX_TENDING {
+            // Whatever else is due waits for a place, and a place that becomes free wakes us.
+            wakes_at = Uptime::MAX;
+        }
         if let Some(by) = timeline.stop_by {
             let is_drained =
                 timeline.give_backs.is_empty() && self.giving.is_empty() && self.tending.is_empty();
             if is_drained || self.context.clock.uptime() >= by {
-                timeline.stop_by = Some(Uptime::default());
                 return None;
             }
             wakes_at = wakes_at.min(by);
-        }
-        if self.tending.len() >= MAX_TENDING {
-            // Whatever else is due waits for a place, and a place that becomes free wakes us.
-            wakes_at = Uptime::MAX;
         }
         timeline.wakes_at = wakes_at;
         Some(wakes_at)
@@ -291,13 +262,29 @@ impl Worker {
     fn verify_all(&self) {
         let mut timeline = self.shared.timeline.lock();
         let all = std::mem::take(&mut timeline.due);
-        timeline.ready.extend(all.into_values());
+        timeline.due = all.into_iter().map(|((_, id), held)| ((Uptime::default(), id), held)).collect();
     }
 
     fn renewal_store(&self) -> Option<RedisStore> {
         match &self.context.backend {
             Backend::Redis(lanes) => Some(lanes.on(Lane::Renewal).clone()),
             _ => None,
+        }
+    }
+}
+
+impl Drop for Worker {
+    /// However it ends (closed, its runtime gone, a panic): nobody renews or gives back any more, and everybody is told.
+    fn drop(&mut self) {
+        let mut timeline = self.shared.timeline.lock();
+        timeline.ended = true;
+        timeline.stop_by.get_or_insert(Uptime::default());
+        timeline.give_backs.clear();
+        let left = std::mem::take(&mut timeline.due);
+        drop(timeline);
+        self.shared.give_backs.send_replace(0);
+        for held in left.into_values().filter_map(|held| held.upgrade()) {
+            held.end(LossReason::KeeperClosed);
         }
     }
 }

@@ -88,7 +88,8 @@ impl Keeper {
     }
 
     /// A lock on exactly this key, for sharing with clients of other libraries. To look at such keys, or to remove
-    /// their holders, make a keeper with an empty prefix.
+    /// their holders, make a keeper with an empty prefix. Name a key in one way only: `lock("a")` and
+    /// `lock_exact("lock:a")` exclude each other, but count their fences apart.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).

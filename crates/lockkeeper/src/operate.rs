@@ -1,7 +1,7 @@
 //! What operators do: look at a lock, remove a holder, release with a token.
 
 use lockkeeper_core::lock::{
-    ForceRelease, ForceReleaseReply, Holder, Inspect, Inspection, OwnerToken, Release, ReleaseReply,
+    ForceRelease, ForceReleaseReply, Holder, Inspect, Inspection, OwnerToken, Release,
 };
 use lockkeeper_core::{Error, ErrorKind, Key, Keys, Timestamp};
 use lockkeeper_redis::Lane;
@@ -79,10 +79,6 @@ impl Keeper {
         let decision = Release { token: token.clone() };
         let answer =
             self.inner.backend.apply(Lane::Command, &keys, decision, self.inner.response_timeout).await?;
-        Ok(match answer.reply {
-            ReleaseReply::Released => Released::Released,
-            ReleaseReply::Expired(_) => Released::Expired,
-            ReleaseReply::HeldByAnother(_, holder) => Released::HeldByAnother(holder),
-        })
+        Ok(answer.reply.into())
     }
 }

@@ -112,6 +112,8 @@ async fn a_bound_on_renewals_ends_them() {
         clock.advance(secs(1));
         until("renewed", SOON, async || guard.remaining() > ms(2900)).await;
     }
+    clock.advance(secs(2));
+    assert!(guard.is_valid(), "the last renewal's lease still runs");
     clock.advance(secs(1));
     until("lost", SOON, async || guard.loss() == Some(LossReason::MaxRenewals)).await;
 }

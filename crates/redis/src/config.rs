@@ -19,6 +19,10 @@ pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 /// The first pause; it doubles, with jitter.
 pub(crate) const MIN_RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+/// A connecting task that has not stirred for this long beyond its own limits is on a runtime that nobody drives.
+pub(crate) const PARKED_MARGIN: Duration = Duration::from_secs(1);
+/// A connection that breaks sooner was of no use.
+pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(2);
 /// A pause that a caller cuts short lasts at least this long.
 pub(crate) const SHORTEST_WANTED_PAUSE: Duration = Duration::from_millis(100);
 /// So many commands in a row without an answer, and the socket is replaced.

@@ -17,6 +17,10 @@ use crate::error::{CallError, Failure, classify};
 use crate::probe::{ServerInfo, probe};
 use crate::url::Address;
 
+/// What the kernel's option holds: milliseconds in an `int`.
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// Makes connections; shared by the lanes of a store.
 #[derive(Debug)]
 pub(crate) struct Connector {
@@ -98,7 +102,7 @@ impl Connector {
         }
         let tcp = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-        let tcp = tcp.set_user_timeout(self.config.response_timeout * 2);
+        let tcp = tcp.set_user_timeout(self.config.response_timeout.saturating_mul(2).min(MAX_USER_TIMEOUT));
         Ok(address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp))
     }
 
@@ -109,7 +113,7 @@ impl Connector {
         }
         if matches!(error.kind(), redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType) {
             let detail = format!("{} does not answer as a Redis server", self.config.address());
-            return Failure { kind: ErrorKind::Protocol, detail };
+            return Failure { kind: ErrorKind::Unsupported, detail };
         }
         match classify(error) {
             CallError::Answered(words) => {

@@ -1,6 +1,6 @@
 //! What went wrong on the wire, sorted by what it means: not sent, refused, or sent and not answered.
 
-use lockkeeper_core::{Error, ErrorKind, Keys, Refusal};
+use lockkeeper_core::{Error, ErrorKind, Refusal};
 use redis::RedisError;
 
 /// Why there is no connection. Cheap to clone: all waiting callers get it.
@@ -115,6 +115,6 @@ pub(crate) fn classify(error: &RedisError) -> CallError {
 }
 
 /// A reply that does not parse.
-pub(crate) fn malformed(operation: &'static str, at: &Keys, what: &str) -> Error {
-    Error::new(ErrorKind::Protocol, operation, format!("the script's reply is {what}")).with_key(at)
+pub(crate) fn malformed(operation: &'static str, what: &str) -> Error {
+    Error::new(ErrorKind::Protocol, operation, format!("the script's reply is {what}"))
 }

@@ -6,8 +6,10 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use lockkeeper_core::Refusal;
+use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, RedisResult, Value};
 use tokio::runtime::Handle;
@@ -15,7 +17,8 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::config::{
-    MAX_IN_FLIGHT, MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, SHORTEST_WANTED_PAUSE,
+    MAX_IN_FLIGHT, MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, PARKED_MARGIN, SHORT_LIFE,
+    SHORTEST_WANTED_PAUSE,
 };
 use crate::connect::Connector;
 use crate::error::{CallError, Failure, classify};
@@ -40,6 +43,7 @@ pub(crate) struct Up {
 struct About {
     info: Arc<ServerInfo>,
     generation: u64,
+    since: Instant,
     /// Commands in a row without an answer.
     silent: AtomicU32,
 }
@@ -52,11 +56,18 @@ enum Wire {
 
 impl Up {
     fn new(wire: Wire, info: Arc<ServerInfo>, generation: u64) -> Self {
-        Self { wire, about: Arc::new(About { info, generation, silent: AtomicU32::new(0) }) }
+        let about = About { info, generation, since: Instant::now(), silent: AtomicU32::new(0) };
+        Self { wire, about: Arc::new(about) }
     }
 
     pub(crate) fn info(&self) -> &Arc<ServerInfo> {
         &self.about.info
+    }
+}
+
+impl About {
+    fn is_young(&self) -> bool {
+        self.since.elapsed() < SHORT_LIFE
     }
 }
 
@@ -121,6 +132,12 @@ pub(crate) struct OwnLink {
     state: watch::Sender<State>,
     generations: watch::Sender<u64>,
     next_generation: AtomicU64,
+    /// The task that may change the state; an older one was given up.
+    task: AtomicU64,
+    /// When it last did.
+    stirred: Mutex<Instant>,
+    /// So many connections in a row broke soon after they were made.
+    short_lived: AtomicU32,
     /// Somebody wanted a connection during a pause.
     wanted: Notify,
     /// Bounds the memory of commands under way. (The client's own limit costs twice as much.)
@@ -151,6 +168,9 @@ impl OwnLink {
             state: watch::Sender::new(State::Idle),
             generations: watch::Sender::new(0),
             next_generation: AtomicU64::new(1),
+            task: AtomicU64::new(0),
+            stirred: Mutex::new(Instant::now()),
+            short_lived: AtomicU32::new(0),
             wanted: Notify::new(),
             places: Semaphore::new(MAX_IN_FLIGHT),
         })
@@ -160,20 +180,50 @@ impl OwnLink {
         if let State::Up(up) = &*self.state.borrow() {
             return Ok(up.clone());
         }
+        match timeout(within, self.attempted()).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::unreachable(format!("not connected within {within:?}"))),
+        }
+    }
+
+    /// The outcome of the attempt under way, or of one that is started.
+    async fn attempted(self: &Arc<Self>) -> Result<Up, Failure> {
         let mut changes = self.state.subscribe();
-        self.ensure_connecting();
-        let waiting = changes.wait_for(|state| !matches!(state, State::Connecting | State::Idle));
-        match timeout(within, waiting).await {
-            Ok(Ok(state)) => match &*state {
-                State::Up(up) => Ok(up.clone()),
+        // A task that ends with its runtime is started once more, on ours.
+        for _ in 0..2 {
+            self.give_up_a_parked_task();
+            self.ensure_connecting();
+            let Ok(state) = changes.wait_for(|state| !matches!(state, State::Connecting)).await else {
+                break;
+            };
+            match &*state {
+                State::Up(up) => return Ok(up.clone()),
                 State::Pausing(failure) => {
                     self.wanted.notify_one();
-                    Err(failure.clone())
+                    return Err(failure.clone());
                 }
-                State::Idle | State::Connecting => Err(Failure::unreachable("not connected")),
-            },
-            Ok(Err(_closed)) => Err(Failure::unreachable("not connected")),
-            Err(_) => Err(Failure::unreachable(format!("not connected within {within:?}"))),
+                State::Idle | State::Connecting => {}
+            }
+        }
+        Err(Failure::unreachable("not connected: the attempt was abandoned"))
+    }
+
+    /// A task on a runtime that is alive and not driven would keep everybody waiting for ever.
+    fn give_up_a_parked_task(&self) {
+        let longest = self
+            .connector
+            .config
+            .connect_timeout
+            .saturating_add(MAX_RECONNECT_PAUSE)
+            .saturating_add(PARKED_MARGIN);
+        if self.stirred.lock().elapsed() > longest {
+            self.state.send_if_modified(|state| {
+                let parked = matches!(state, State::Connecting | State::Pausing(_));
+                if parked {
+                    *state = State::Idle;
+                }
+                parked
+            });
         }
     }
 
@@ -187,15 +237,17 @@ impl OwnLink {
             idle
         });
         if idle {
-            self.spawn();
+            self.spawn(None);
         }
     }
 
     /// The task runs on the caller's runtime, and the connection with it: that spares a change of thread per call.
-    fn spawn(self: &Arc<Self>) {
-        let task = ConnectTask { link: Arc::downgrade(self), finished: false };
+    fn spawn(self: &Arc<Self>, first_pause: Option<Duration>) {
+        let id = self.task.fetch_add(1, Ordering::AcqRel) + 1;
+        *self.stirred.lock() = Instant::now();
+        let task = ConnectTask { link: Arc::downgrade(self), id };
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(task.run())),
+            Ok(runtime) => drop(runtime.spawn(task.run(first_pause))),
             Err(_) => drop(task),
         }
     }
@@ -208,10 +260,14 @@ impl OwnLink {
     /// Notes how a command ended, and replaces a connection that is broken or silent.
     fn judge(self: &Arc<Self>, about: &About, error: Option<&CallError>) {
         match error {
-            Some(CallError::Broken(reason)) => self.replace(about.generation, reason),
+            Some(CallError::Broken(reason)) => self.replace(about, reason),
+            // A demoted primary. Its name may lead to the new one by now; not sought more often than connections live.
+            Some(CallError::Answered(words)) if words.refusal() == Refusal::ReadOnly && !about.is_young() => {
+                self.replace(about, words.text());
+            }
             Some(CallError::Silent) => {
                 if about.silent.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_SILENT_COMMANDS {
-                    self.replace(about.generation, "no answers");
+                    self.replace(about, "no answers");
                 }
             }
             _ => {
@@ -222,68 +278,87 @@ impl OwnLink {
         }
     }
 
-    fn replace(self: &Arc<Self>, broken: u64, reason: &str) {
+    /// Makes another connection at once; after the second one in a row that broke soon, after a growing pause.
+    fn replace(self: &Arc<Self>, broken: &About, reason: &str) {
+        let mut pause = None;
         let replaced = self.state.send_if_modified(|state| {
-            let current = matches!(state, State::Up(up) if up.about.generation == broken);
+            let current = matches!(state, State::Up(up) if up.about.generation == broken.generation);
             if current {
-                *state = State::Connecting;
+                pause = self.pause_after(broken);
+                *state = match pause {
+                    None => State::Connecting,
+                    Some(_) => State::Pausing(Failure::unreachable(format!("connections break: {reason}"))),
+                };
             }
             current
         });
         if replaced {
             tracing::warn!(address = %self.connector.config.address(), reason, "redis connection replaced");
-            self.spawn();
+            self.spawn(pause);
         }
     }
 
-    fn set_up(&self, connection: MultiplexedConnection, info: ServerInfo) {
-        let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
-        let up = Up::new(Wire::Own(connection), Arc::new(info), generation);
-        self.state.send_replace(State::Up(up));
-        self.generations.send_replace(generation);
+    fn pause_after(&self, broken: &About) -> Option<Duration> {
+        if !broken.is_young() {
+            self.short_lived.store(0, Ordering::Relaxed);
+            return None;
+        }
+        let in_a_row = self.short_lived.fetch_add(1, Ordering::Relaxed) + 1;
+        (in_a_row > 1)
+            .then(|| MIN_RECONNECT_PAUSE.saturating_mul(1 << in_a_row.min(16)).min(MAX_RECONNECT_PAUSE))
     }
 }
 
 /// The connecting task. When its runtime dies with it, the link is idle again and the next caller starts another.
 struct ConnectTask {
     link: Weak<OwnLink>,
-    finished: bool,
+    id: u64,
 }
 
 impl ConnectTask {
-    async fn run(mut self) {
+    async fn run(self, first_pause: Option<Duration>) {
+        if let Some(pause) = first_pause {
+            self.pause(pause).await;
+        }
         let mut pause = MIN_RECONNECT_PAUSE;
-        while let Some(connector) = self.link.upgrade().map(|link| link.connector.clone()) {
-            let result = connector.connect().await;
-            let Some(link) = self.link.upgrade() else { return };
-            match result {
-                Ok((connection, info)) => {
-                    self.finished = true;
-                    link.set_up(connection, info);
-                    return;
-                }
-                Err(failure) => {
-                    tracing::debug!(address = %connector.config.address(), error = %failure.detail, "redis connection failed");
-                    link.state.send_replace(State::Pausing(failure));
-                }
-            }
-            Self::pause(&link, pause.mul_f64(rand::random_range(0.5..1.0))).await;
-            drop(link);
+        while self.set_state(State::Connecting) {
+            let Some(connector) = self.link.upgrade().map(|link| link.connector.clone()) else { return };
+            let failure = match connector.connect().await {
+                Ok((connection, info)) => return self.set_up(connection, info),
+                Err(failure) => failure,
+            };
+            tracing::debug!(address = %connector.config.address(), error = %failure.detail, "redis connection failed");
+            self.set_state(State::Pausing(failure));
+            self.pause(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             pause = (pause * 2).min(MAX_RECONNECT_PAUSE);
-            if let Some(link) = self.link.upgrade() {
-                link.state.send_replace(State::Connecting);
-            }
         }
     }
-}
 
-impl ConnectTask {
+    /// The link, unless it is gone or this task was given up.
+    fn current(&self) -> Option<Arc<OwnLink>> {
+        let link = self.link.upgrade().filter(|link| link.task.load(Ordering::Acquire) == self.id)?;
+        *link.stirred.lock() = Instant::now();
+        Some(link)
+    }
+
+    fn set_state(&self, state: State) -> bool {
+        let link = self.current();
+        link.map(|link| link.state.send_replace(state)).is_some()
+    }
+
+    fn set_up(&self, connection: MultiplexedConnection, info: ServerInfo) {
+        let Some(link) = self.current() else { return };
+        let generation = link.next_generation.fetch_add(1, Ordering::Relaxed);
+        link.state.send_replace(State::Up(Up::new(Wire::Own(connection), Arc::new(info), generation)));
+        link.generations.send_replace(generation);
+    }
+
     /// Pauses; a caller cuts a long pause short, so that renewals of short leases do not wait for it.
-    async fn pause(link: &OwnLink, pause: Duration) {
+    async fn pause(&self, pause: Duration) {
         tokio::time::sleep(pause.min(SHORTEST_WANTED_PAUSE)).await;
-        let rest = tokio::time::sleep(pause.saturating_sub(SHORTEST_WANTED_PAUSE));
+        let Some(link) = self.link.upgrade() else { return };
         tokio::select! {
-            () = rest => {}
+            () = tokio::time::sleep(pause.saturating_sub(SHORTEST_WANTED_PAUSE)) => {}
             () = link.wanted.notified() => {}
         }
     }
@@ -291,8 +366,13 @@ impl ConnectTask {
 
 impl Drop for ConnectTask {
     fn drop(&mut self) {
-        if let Some(link) = self.link.upgrade().filter(|_| !self.finished) {
-            link.state.send_replace(State::Idle);
-        }
+        let Some(link) = self.current() else { return };
+        link.state.send_if_modified(|state| {
+            let unfinished = matches!(state, State::Connecting | State::Pausing(_));
+            if unfinished {
+                *state = State::Idle;
+            }
+            unfinished
+        });
     }
 }

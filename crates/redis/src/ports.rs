@@ -57,7 +57,7 @@ impl Port for Acquire {
 
     fn arguments(&self, command: &mut Cmd) {
         command.arg(self.token.as_bytes()).arg(self.lease.as_millis()).arg(time(self.not_after));
-        command.arg(self.fences.seen.min(EXACT)).arg(self.fences.block);
+        command.arg(self.fences.seen.min(EXACT)).arg(self.fences.size());
         fence_bounds(command);
     }
 
@@ -111,7 +111,7 @@ impl Port for Swap {
 
     fn arguments(&self, command: &mut Cmd) {
         command.arg(self.from.as_bytes()).arg(self.to.as_bytes()).arg(self.lease.as_millis());
-        command.arg(time(self.not_after)).arg(self.fences.seen.min(EXACT)).arg(self.fences.block);
+        command.arg(time(self.not_after)).arg(self.fences.seen.min(EXACT)).arg(self.fences.size());
         fence_bounds(command);
     }
 

@@ -33,8 +33,8 @@ impl RedisStore {
         command.arg(from.map_or(0, |cursor| cursor.0)).arg("MATCH").arg(pattern(prefix.as_bytes()));
         command.arg("COUNT").arg(count).arg("TYPE").arg("string");
         let (next, names): (u64, Vec<Vec<u8>>) = self.ask("list", &command, within).await?;
-        // Without a prefix, side keys of all prefixes are among them.
-        let is_side = |name: &[u8]| prefix.as_bytes().is_empty() && contains(name, FENCE_MARK);
+        // Side keys of longer prefixes are among them.
+        let is_side = |name: &[u8]| contains(name, FENCE_MARK);
         let is_main = |name: &Vec<u8>| name.len() >= prefix.as_bytes().len() && !is_side(name);
         let keys = names.iter().filter(|name| is_main(name)).filter_map(|name| {
             // Side keys, and names that no lock of ours can have, are not listed.

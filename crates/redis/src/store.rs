@@ -68,7 +68,7 @@ impl RedisStore {
     pub async fn connect(config: RedisConfig, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let limit = config.connect_timeout;
         let store = Self::lazy(config, clock);
-        let up = store.link().up(limit + Duration::from_millis(100)).await;
+        let up = store.link().up(limit.saturating_add(Duration::from_millis(100))).await;
         up.map_err(|failure| failure.into_error("connect"))?;
         Ok(store)
     }
@@ -179,7 +179,9 @@ impl RedisStore {
 impl<D: Port> Apply<D> for RedisStore {
     async fn apply(&self, at: &Keys, decision: D, within: Duration) -> Result<Answer<D::Reply>, Error> {
         let ends = self.clock().uptime().after(within);
-        Attempt { store: self, at, decision, ends, sent: 0, in_doubt: None, was_late: false }.run().await
+        Attempt { store: self, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
+            .run()
+            .await
     }
 }
 
@@ -191,6 +193,8 @@ struct Attempt<'a, D> {
     ends: Uptime,
     /// How many copies were sent that the server may have applied.
     sent: u32,
+    /// The latest "not after" of all copies.
+    latest: Option<Timestamp>,
     /// A copy was sent and not answered.
     in_doubt: Option<CallError>,
     was_late: bool,
@@ -205,15 +209,21 @@ enum Next<R> {
 impl<D: Port> Attempt<'_, D> {
     async fn run(mut self) -> Result<Answer<D::Reply>, Error> {
         loop {
-            let mut up = match self.store.link().up(self.left()).await {
-                Ok(up) if !up.info().scripts => return Err(scripts_forbidden::<D>()),
-                Ok(up) => up,
-                Err(failure) => return Err(self.definite(failure.into_error(D::NAME))),
-            };
-            if let Next::Done(answer) = self.send(&mut up).await? {
-                return Ok(answer);
+            match self.try_once().await {
+                Ok(Next::Done(answer)) => return Ok(answer),
+                Ok(Next::Again) => {}
+                Err(error) => return Err(self.in_the_light_of_doubt(error)),
             }
         }
+    }
+
+    async fn try_once(&mut self) -> Result<Next<D::Reply>, Error> {
+        let mut up =
+            self.store.link().up(self.left()).await.map_err(|failure| failure.into_error(D::NAME))?;
+        if !up.info().scripts {
+            return Err(scripts_forbidden::<D>());
+        }
+        self.send(&mut up).await
     }
 
     /// Sends one copy, stamped with what is left of the limit in the server's time (invariant 5 relies on it).
@@ -221,19 +231,23 @@ impl<D: Port> Attempt<'_, D> {
         let clock = self.store.clock();
         let sent_at = clock.uptime();
         let left = self.ends.since(sent_at);
+        if left.is_zero() {
+            return Err(Error::new(ErrorKind::Unreachable, D::NAME, "no time was left to send it"));
+        }
         self.decision.set_not_after(clock.at(sent_at).after(left));
+        self.latest = self.latest.max(self.decision.not_after());
         self.sent += 1;
         match self.run_script(up, left).await {
             Ok(value) => self.read(value, sent_at),
             Err(CallError::Answered(words)) => {
                 self.sent -= 1;
-                Err(self.definite(words.into_error(D::NAME)))
+                Err(words.into_error(D::NAME))
             }
             Err(CallError::Broken(reason)) if D::REPEATABLE && self.in_doubt.is_none() => {
                 self.in_doubt = Some(CallError::Broken(reason));
                 Ok(Next::Again)
             }
-            Err(error) => Err(self.unknown(&error)),
+            Err(error) => Err(unanswered(D::NAME, &error, self.latest)),
         }
     }
 
@@ -269,14 +283,14 @@ impl<D: Port> Attempt<'_, D> {
     }
 
     fn read(&mut self, value: Value, sent_at: Uptime) -> Result<Next<D::Reply>, Error> {
-        let malformed = |Malformed(what)| malformed(D::NAME, self.at, what);
+        let malformed = |Malformed(what)| malformed(D::NAME, what);
         let mut fields = Fields::of(value).map_err(malformed)?;
         let at = fields.timestamp().map_err(malformed)?;
         self.store.clock().observe(sent_at, at);
         let status = fields.bytes().map_err(malformed)?;
         match &status[..] {
             b"late" if self.was_late || self.left().is_zero() => {
-                Err(self.definite(Error::new(ErrorKind::TooLate, D::NAME, "")))
+                Err(Error::new(ErrorKind::TooLate, D::NAME, ""))
             }
             b"late" => {
                 self.was_late = true;
@@ -286,7 +300,7 @@ impl<D: Port> Attempt<'_, D> {
             b"wrongtype" => {
                 let index = fields.index().map_err(malformed)?;
                 let side = fields.int().map_err(malformed)? != 0;
-                Err(self.definite(WrongType { index, side }.into_error(D::NAME, self.at)))
+                Err(WrongType { index, side }.into_error(D::NAME, self.at))
             }
             status => {
                 let reply = D::read(status, fields).map_err(malformed)?;
@@ -299,17 +313,13 @@ impl<D: Port> Attempt<'_, D> {
         self.ends.since(self.store.clock().uptime())
     }
 
-    /// "Not applied" is the answer, unless an earlier copy is still in doubt.
-    fn definite(&self, error: Error) -> Error {
-        match &self.in_doubt {
-            Some(doubt) => self.unknown(doubt),
-            None if error.key().is_some() => error,
-            None => error.with_key(self.at),
-        }
-    }
-
-    fn unknown(&self, error: &CallError) -> Error {
-        unanswered(D::NAME, error, self.decision.not_after()).with_key(self.at)
+    /// "Not applied" is the answer, unless an earlier copy is still in doubt. Names the keys.
+    fn in_the_light_of_doubt(&self, error: Error) -> Error {
+        let error = match &self.in_doubt {
+            Some(doubt) if !error.may_have_been_applied() => unanswered(D::NAME, doubt, self.latest),
+            _ => error,
+        };
+        if error.key().is_some() { error } else { error.with_key(self.at) }
     }
 }
 

@@ -91,6 +91,15 @@ impl LockCell {
         }
     }
 
+    /// Somebody, or something that is not a lock, occupies the main key at `now`.
+    pub(crate) fn is_taken(&self, now: Timestamp) -> bool {
+        match &self.main {
+            Main::Free => false,
+            Main::Held(occupant) => occupant.expires_ms.is_none_or(|at| now.as_millis() <= at),
+            Main::WrongType => true,
+        }
+    }
+
     pub(super) fn is_held_with(&self, token: &OwnerToken) -> bool {
         self.occupant().is_some_and(|occupant| occupant.token == *token)
     }

@@ -57,22 +57,27 @@ impl Default for FenceRequest {
 }
 
 impl FenceRequest {
+    /// How many numbers: at least one, at most [`MAX_FENCE_BLOCK`].
+    pub fn size(self) -> u64 {
+        u64::from(self.block.clamp(1, MAX_FENCE_BLOCK))
+    }
+
     /// `max(previous + 1, now in µs, min(seen + 1, now + 60 s))`, the first number of the block, and the last.
     pub(crate) fn next(self, previous: u64, now: Timestamp) -> (Fence, u64) {
         let now_us = now.as_micros();
         let seen = self.seen.saturating_add(1).min(now_us.saturating_add(micros_of(FENCE_LEAD)));
         let first = (previous + 1).max(now_us).max(seen);
-        (Fence(first), first + u64::from(self.block) - 1)
+        (Fence(first), first + self.size() - 1)
     }
 
     /// The stored number can be the last of such a block; else the side key was lost or replaced meanwhile.
     pub(crate) fn fits(self, last: u64) -> bool {
-        last >= u64::from(self.block)
+        last >= self.size()
     }
 
     /// The first number of the block whose last one is stored.
     pub(crate) fn first_of(self, last: u64) -> Fence {
-        Fence(last.saturating_sub(u64::from(self.block) - 1))
+        Fence(last.saturating_sub(self.size() - 1))
     }
 }
 

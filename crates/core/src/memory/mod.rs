@@ -1,7 +1,6 @@
 //! The reference store: decisions under a mutex, in this process. For development, tests and single processes.
 
-use std::collections::HashMap;
-use std::ops::Bound;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use parking_lot::Mutex;
 use crate::decision::{Answer, Apply, Decision, State, decide_within};
 use crate::error::{Error, ErrorKind};
 use crate::key::{Key, Keys};
-use crate::lock::{LockCell, Main};
+use crate::lock::LockCell;
 use crate::time::{Clock, Timestamp};
 
 /// A store inside this process. Cheap to clone; clones share everything.
@@ -124,9 +123,9 @@ impl MemoryStore {
     where
         D: Decision<State: InMemory>,
     {
+        let mut tables = self.tables.lock();
         let now = self.clock.wall();
         decision.set_not_after(now.after(within));
-        let mut tables = self.tables.lock();
         let table = D::State::table(&mut tables);
         let verdict = table.with_cells(at, now, |cells| decide_within(&decision, cells, now));
         drop(tables);
@@ -140,21 +139,20 @@ impl MemoryStore {
     /// The lock keys with this prefix, in byte order, after `after`; at most `count` of them, and whether more follow.
     pub fn scan(&self, prefix: &[u8], after: Option<&Key>, count: usize) -> (Vec<Key>, bool) {
         let now = self.clock.wall();
-        let mut tables = self.tables.lock();
-        tables.locks.sweep(now);
-        let is_listed =
-            |key: &Key, cell: &LockCell| cell.main != Main::Free && key.as_bytes().starts_with(prefix);
-        let found: std::collections::BTreeSet<&Key> = tables
-            .locks
-            .cells
-            .iter()
-            .filter(|(key, cell)| is_listed(key, cell))
-            .map(|(key, _)| key)
-            .collect();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = found.range::<Key, _>((from, Bound::Unbounded));
-        let page: Vec<Key> = rest.by_ref().take(count).map(|key| (*key).clone()).collect();
-        (page, rest.next().is_some())
+        let tables = self.tables.lock();
+        let is_listed = |key: &Key, cell: &LockCell| {
+            cell.is_taken(now) && key.as_bytes().starts_with(prefix) && after.is_none_or(|after| key > after)
+        };
+        // The smallest ones, and one more to know whether there are more.
+        let mut page = BTreeSet::new();
+        for (key, _) in tables.locks.cells.iter().filter(|(key, cell)| is_listed(key, cell)) {
+            page.insert(key);
+            if page.len() > count + 1 {
+                page.pop_last();
+            }
+        }
+        let more = page.len() > count;
+        (page.into_iter().take(count).cloned().collect(), more)
     }
 
     /// Changes a cell behind everybody's back, as a foreign client would. For tests of what others may leave behind.

@@ -7,7 +7,7 @@ use lockkeeper_core::{Error, ErrorKind, Timestamp};
 use lockkeeper_redis::Lane;
 
 use super::builder::Lock;
-use super::give_back::GiveBack;
+use super::give_back::{Doubt, GiveBack};
 use super::guard::LockGuard;
 use super::held::Held;
 use super::outcome::{Acquired, Busy};
@@ -25,7 +25,7 @@ pub(super) enum Try {
 /// is never used again.
 pub(super) async fn once(lock: &Lock, lease: Lease, kind: Try, within: Duration) -> Result<Acquired, Error> {
     let inner = &lock.inner;
-    let token = token(lock, within).await?;
+    let token = token(lock)?;
     let mut in_flight = InFlight { lock, token, lease, not_after: None, within, armed: true };
     let lane = if kind == Try::First { Lane::Command } else { Lane::Waiting };
     let fences = FenceRequest { seen: inner.seen_fence(), block: 1 };
@@ -47,8 +47,15 @@ pub(super) async fn once(lock: &Lock, lease: Lease, kind: Try, within: Duration)
     in_flight.not_after = in_doubt_until;
     match answer.reply {
         AcquireReply::Busy(busy) => {
-            if in_doubt_until.is_none() {
-                in_flight.disarm();
+            match in_doubt_until {
+                None => in_flight.disarm(),
+                // A token of the caller's own that is being compensated cannot be tried again.
+                not_after if lock.token.is_some() => {
+                    let kind = ErrorKind::OutcomeUnknown { not_after };
+                    let detail = "busy, but an earlier copy of the request is in doubt";
+                    return Err(Error::new(kind, "acquire", detail).with_key(&lock.keys));
+                }
+                _ => {}
             }
             let key = lock.keys.at(busy.index).clone();
             Ok(Acquired::Busy(Busy { key, holder: busy.holder, remaining: busy.remaining }))
@@ -75,16 +82,9 @@ pub(super) async fn once(lock: &Lock, lease: Lease, kind: Try, within: Duration)
     }
 }
 
-/// A fresh token, or the caller's own as soon as no earlier acquisition with it is being given back: that would give
-/// back this one.
-async fn token(lock: &Lock, within: Duration) -> Result<OwnerToken, Error> {
+fn token(lock: &Lock) -> Result<OwnerToken, Error> {
     if let Some(token) = &lock.token {
-        let settled = tokio::time::timeout(within, lock.inner.background.settled(token)).await;
-        let busy = |_| {
-            let detail = "an earlier acquisition with this token is still being given back";
-            Error::new(ErrorKind::Unreachable, "acquire", detail).with_key(&lock.keys)
-        };
-        return settled.map(|()| token.clone()).map_err(busy);
+        return Ok(token.clone());
     }
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|error| {
@@ -119,7 +119,9 @@ impl Drop for InFlight<'_> {
         // A future that was dropped: the store stamped no later than what was left of the limit from now on.
         let not_after =
             self.not_after.or_else(|| inner.backend.server_now().map(|now| now.after(self.within)));
-        let give_up = inner.clock.uptime().after(self.within + self.lease.as_duration());
-        inner.give_back(GiveBack::new(self.lock.keys.clone(), self.token.clone(), not_after, give_up));
+        let doubt = not_after.map_or(Doubt::For(self.within), Doubt::Until);
+        let give_up =
+            inner.clock.uptime().after(self.within).after(self.within).after(self.lease.as_duration());
+        inner.give_back(GiveBack::new(self.lock.keys.clone(), self.token.clone(), doubt, give_up));
     }
 }

@@ -92,7 +92,7 @@ impl Lock {
         self
     }
 
-    /// The greatest number of renewals. Then the guard is lost when the next one is due.
+    /// The greatest number of renewals. Then the guard is lost at the end of its lease.
     #[must_use]
     pub fn max_renewals(mut self, limit: u32) -> Self {
         self.terms.max_renewals = Some(limit);
@@ -107,9 +107,10 @@ impl Lock {
         self
     }
 
-    /// Takes the lock with a token of your own, to release it elsewhere. It must be unique per acquisition: while one
-    /// is held, asking again with its token answers the same acquisition. An acquisition waits until nothing is being
-    /// given back with its token in this process.
+    /// Takes the lock with a token of your own, to release it elsewhere. It serves **one acquisition**: while that is
+    /// held, asking again with its token answers the same acquisition; once it was released, lost, dropped, or an
+    /// acquire with it failed, it may be given back in the background at any time, so take another. Waiting ends
+    /// with the first outcome that is unknown.
     #[must_use]
     pub fn token(mut self, token: OwnerToken) -> Self {
         self.token = Some(token);
@@ -182,11 +183,14 @@ impl Lock {
         let guard = self.acquire().await?.or_busy()?;
         let value = tokio::select! {
             biased;
-            reason = guard.lost() => return Err(self.lost(&reason)),
+            reason = not_released(&guard) => return Err(self.lost(&reason)),
             value = work(guard.clone()) => value,
         };
-        if !guard.is_valid() {
-            return Err(self.lost(&LossReason::Expired));
+        match guard.loss() {
+            // The work gave it back by itself.
+            Some(LossReason::Released) => return Ok(value),
+            None if guard.is_valid() => {}
+            reason => return Err(self.lost(&reason.unwrap_or(LossReason::Expired))),
         }
         if let Err(error) = guard.release().await {
             tracing::warn!(key = %self.keys, %error, "the work was done, its lock could not be released at once");
@@ -213,6 +217,14 @@ impl Lock {
     fn checked_lease(&self) -> Result<Lease, Error> {
         let lease = if self.terms.renew { Lease::renewed(self.lease) } else { Lease::new(self.lease) };
         lease.map_err(|error| error.with_key(&self.keys))
+    }
+}
+
+/// Waits for a loss; a wanted release is none.
+async fn not_released(guard: &LockGuard) -> LossReason {
+    match guard.lost().await {
+        LossReason::Released => std::future::pending().await,
+        reason => reason,
     }
 }
 

@@ -24,40 +24,50 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct GiveBack {
     keys: Keys,
     token: OwnerToken,
-    not_after: Option<Timestamp>,
+    doubt: Doubt,
     give_up: Uptime,
 }
 
+/// Until when a request of the abandoned acquisition may still take effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// None is under way.
+    None,
+    /// Until then, by the server's clock: its "not after".
+    Until(Timestamp),
+    /// For so long after the first answer: the server's clock was not known.
+    For(Duration),
+}
+
+impl Doubt {
+    /// How much is left when an answer came at `at`; `None` when nothing can come any more.
+    fn left(&mut self, at: Timestamp) -> Option<Duration> {
+        if let Self::For(length) = *self {
+            *self = Self::Until(at.after(length));
+        }
+        match *self {
+            Self::Until(limit) if at <= limit => Some(limit.since(at)),
+            _ => None,
+        }
+    }
+}
+
 impl GiveBack {
-    pub(crate) fn new(keys: Keys, token: OwnerToken, not_after: Option<Timestamp>, give_up: Uptime) -> Self {
-        Self { keys, token, not_after, give_up }
+    pub(crate) fn new(keys: Keys, token: OwnerToken, doubt: Doubt, give_up: Uptime) -> Self {
+        Self { keys, token, doubt, give_up }
     }
 
-    pub(crate) fn token(&self) -> &OwnerToken {
-        &self.token
-    }
-
-    /// Works until it is done or given up; then the token is free.
-    pub(crate) async fn run(
-        self,
-        backend: Backend,
-        clock: Arc<dyn Clock>,
-        response_timeout: Duration,
-    ) -> OwnerToken {
-        self.work(&backend, &*clock, response_timeout).await;
-        self.token
-    }
-
-    async fn work(&self, backend: &Backend, clock: &dyn Clock, response_timeout: Duration) {
+    /// Works until it is done or given up.
+    pub(crate) async fn run(mut self, backend: Backend, clock: Arc<dyn Clock>, response_timeout: Duration) {
         let mut pause = FIRST_PAUSE;
         loop {
             let now = clock.uptime();
-            let next = match self.release_once(backend, response_timeout).await {
-                Ok(at) if self.is_settled(at) => return,
-                // Until the server's clock has passed "not after", and a little more.
-                Ok(at) => {
-                    self.not_after.map_or(FIRST_PAUSE, |limit| limit.since(at) + Duration::from_millis(1))
-                }
+            let next = match self.release_once(&backend, response_timeout).await {
+                Ok(at) => match self.doubt.left(at) {
+                    None => return,
+                    // Until the server's clock has passed "not after", and a little more.
+                    Some(left) => left + Duration::from_millis(1),
+                },
                 Err(error) => {
                     tracing::debug!(key = %self.keys, %error, "giving back goes on");
                     let jittered = pause.mul_f64(rand::random_range(0.5..1.0));
@@ -69,7 +79,7 @@ impl GiveBack {
                 tracing::warn!(key = %self.keys, "a lock was left to its lease: it could not be given back");
                 return;
             }
-            sleep_until(clock, clock.uptime().after(next)).await;
+            sleep_until(&*clock, clock.uptime().after(next)).await;
         }
     }
 
@@ -80,9 +90,5 @@ impl GiveBack {
             tracing::debug!(key = %self.keys, %holder, "given back: held by another");
         }
         Ok(answer.at)
-    }
-
-    fn is_settled(&self, at: Timestamp) -> bool {
-        self.not_after.is_none_or(|limit| at > limit)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{Fence, Lease, OwnerToken, Release, ReleaseReply, Renew, RenewReply};
-use lockkeeper_core::{Error, Timestamp};
+use lockkeeper_core::{Error, ErrorKind, Timestamp};
 use lockkeeper_redis::Lane;
 
 use super::held::Held;
@@ -82,13 +82,15 @@ impl LockGuard {
     /// One `EVALSHA`, one round trip.
     ///
     /// # Errors
-    /// Length zero or out of bounds; refused; unreachable; outcome unknown (then the guard counts on the old lease).
+    /// Length zero or out of bounds; lost before (the guard stays lost); refused; unreachable; outcome unknown (then
+    /// the guard counts on the old lease).
     ///
     /// # Cancel safety
     /// The server's lease may have been lengthened; the guard counts on the old one.
     pub async fn extend(&self, length: Duration) -> Result<Extended, Error> {
         let held = &self.held;
         let lease = Lease::new(length).map_err(|error| error.with_key(&held.keys))?;
+        self.check_held("extend")?;
         let decision = Renew { token: held.token.clone(), lease, not_after: Timestamp::MAX };
         let sent = held.inner.clock.uptime();
         let answer = held
@@ -98,6 +100,7 @@ impl LockGuard {
             .await?;
         Ok(match answer.reply {
             RenewReply::Renewed => {
+                self.check_held("extend")?;
                 held.prolong(lease, sent);
                 Extended::Extended
             }
@@ -143,16 +146,21 @@ impl LockGuard {
         undone.armed = false;
         held.was_released();
         Ok(match answer.reply {
-            ReleaseReply::Released => Released::Released,
             // The first copy's answer was lost, and it did it: the lease was running all the while.
             ReleaseReply::Expired(_)
                 if answer.sent > 1 && was_valid && held.inner.clock.uptime() < held.deadline() =>
             {
                 Released::Released
             }
-            ReleaseReply::Expired(_) => Released::Expired,
-            ReleaseReply::HeldByAnother(_, holder) => Released::HeldByAnother(holder),
+            reply => reply.into(),
         })
+    }
+
+    fn check_held(&self, operation: &'static str) -> Result<(), Error> {
+        let lost = |reason: LossReason| {
+            Error::new(ErrorKind::Lost, operation, reason.to_string()).with_key(&self.held.keys)
+        };
+        self.held.reason().map_or(Ok(()), |reason| Err(lost(reason)))
     }
 }
 

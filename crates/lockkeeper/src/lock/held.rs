@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::builder::Terms;
-use super::give_back::GiveBack;
+use super::give_back::{Doubt, GiveBack};
 use super::outcome::LossReason;
 use crate::background::Slot;
 use crate::clock::sleep_until;
@@ -30,8 +30,8 @@ pub(crate) struct Held {
     /// Microseconds of uptime. Only moves later.
     deadline: AtomicU64,
     pub(crate) renewals: AtomicU32,
-    /// The last renewal failed, and it was said.
-    pub(crate) failing: AtomicBool,
+    /// Why the last renewal failed, if it did.
+    trouble: Mutex<Option<String>>,
     /// The server may still keep the key for it, and nobody has been asked to remove it.
     unreleased: AtomicBool,
     /// Empty while held. Set once, then those who wait for it are told.
@@ -64,14 +64,14 @@ impl Held {
             in_doubt_until,
             deadline: AtomicU64::new(lease.deadline(sent).as_micros()),
             renewals: AtomicU32::new(0),
-            failing: AtomicBool::new(false),
+            trouble: Mutex::new(None),
             unreleased: AtomicBool::new(true),
             ended: OnceLock::new(),
             has_ended: Notify::new(),
             slot: Mutex::new(None),
         });
         held.inner.held_count.fetch_add(1, Ordering::Relaxed);
-        let due = if terms.renew { held.next_renewal(sent) } else { held.deadline() };
+        let due = if held.may_renew() { held.next_renewal(sent) } else { held.deadline() };
         held.tend_at(due);
         held
     }
@@ -124,7 +124,7 @@ impl Held {
                 () = told => {}
                 () = sleep_until(&*self.inner.clock, self.deadline()) => {
                     if self.inner.clock.uptime() >= self.deadline() {
-                        self.end(LossReason::Expired);
+                        self.lapse();
                     }
                 }
             }
@@ -133,8 +133,32 @@ impl Held {
 
     /// Nobody holds the key any more.
     pub(crate) fn end_as_absent(&self) {
-        let is_early = self.inner.clock.uptime() < self.deadline();
-        self.end(if is_early { LossReason::KeyGone } else { LossReason::Expired });
+        if self.inner.clock.uptime() < self.deadline() {
+            self.end(LossReason::KeyGone);
+        } else {
+            self.lapse();
+        }
+    }
+
+    /// Its deadline has passed.
+    pub(crate) fn lapse(&self) {
+        let trouble = self.trouble.lock().take();
+        self.end(match trouble {
+            Some(error) => LossReason::NotRenewed(error),
+            None if self.terms.renew && !self.may_renew() => LossReason::MaxRenewals,
+            None => LossReason::Expired,
+        });
+    }
+
+    /// Notes how the last renewal went; true if the one before it had failed.
+    pub(crate) fn set_trouble(&self, trouble: Option<String>) -> bool {
+        std::mem::replace(&mut *self.trouble.lock(), trouble).is_some()
+    }
+
+    /// It is to be renewed, and was not renewed too often.
+    pub(crate) fn may_renew(&self) -> bool {
+        let used_up = |most| self.renewals.load(Ordering::Relaxed) >= most;
+        self.terms.renew && !self.terms.max_renewals.is_some_and(used_up)
     }
 
     pub(crate) fn reason(&self) -> Option<LossReason> {
@@ -158,6 +182,9 @@ impl Held {
         let mut slot = self.slot.lock();
         if !self.is_held() {
             return;
+        }
+        if let Some(earlier) = slot.take() {
+            self.inner.background.unschedule(earlier);
         }
         *slot = self.inner.background.schedule(due, Arc::downgrade(self));
         let is_closed = slot.is_none();
@@ -184,8 +211,13 @@ impl Held {
     }
 
     fn hand_to_background(&self) {
-        let ends = self.deadline().after(Duration::from_secs(1)).after(self.lease.as_duration() / 50);
-        self.inner.give_back(GiveBack::new(self.keys.clone(), self.token.clone(), self.in_doubt_until, ends));
+        let lease = self.lease.as_duration();
+        let mut ends = self.deadline().after(Duration::from_secs(1)).after(lease / 50);
+        let doubt = self.in_doubt_until.map_or(Doubt::None, Doubt::Until);
+        if doubt != Doubt::None {
+            ends = ends.max(self.inner.clock.uptime().after(self.inner.response_timeout).after(lease));
+        }
+        self.inner.give_back(GiveBack::new(self.keys.clone(), self.token.clone(), doubt, ends));
     }
 
     fn leave_timeline(&self) {

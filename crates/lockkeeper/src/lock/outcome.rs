@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Fence, Holder};
+use lockkeeper_core::lock::{Fence, Holder, ReleaseReply};
 use lockkeeper_core::{Error, ErrorKind, Key};
 
 use super::guard::LockGuard;
@@ -74,6 +74,16 @@ pub enum Released {
     HeldByAnother(Holder),
     /// No answer came. It is released in the background, or lapses with its lease.
     Unknown,
+}
+
+impl From<ReleaseReply> for Released {
+    fn from(reply: ReleaseReply) -> Self {
+        match reply {
+            ReleaseReply::Released => Self::Released,
+            ReleaseReply::Expired(_) => Self::Expired,
+            ReleaseReply::HeldByAnother(_, holder) => Self::HeldByAnother(holder),
+        }
+    }
 }
 
 /// The answer to an extension.

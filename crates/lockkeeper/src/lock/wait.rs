@@ -25,7 +25,7 @@ pub(super) async fn acquire(lock: &Lock, lease: Lease) -> Result<Acquired, Error
         let result = once(lock, lease, kind, lock.inner.response_timeout).await;
         let remaining = match &result {
             Ok(Acquired::Busy(busy)) => busy.remaining,
-            Err(error) if may_try_again(error) => None,
+            Err(error) if may_try_again(lock, error) => None,
             _ => return result,
         };
         let now = clock.uptime();
@@ -39,8 +39,12 @@ pub(super) async fn acquire(lock: &Lock, lease: Lease) -> Result<Acquired, Error
     }
 }
 
-fn may_try_again(error: &Error) -> bool {
-    error.is_transient() || error.kind() == ErrorKind::Lost
+/// A token that is being compensated is never used again. Ours is fresh for every try; a given one is not.
+fn may_try_again(lock: &Lock, error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::OutcomeUnknown { .. } | ErrorKind::Lost => lock.token.is_none(),
+        _ => error.is_transient(),
+    }
 }
 
 /// Half to all of `backoff`, and no longer than until shortly after the holder's lease ends.
