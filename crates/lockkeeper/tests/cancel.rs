@@ -111,6 +111,8 @@ async fn extending_inspecting_listing_and_forcing() {
     drop_at_every_poll(|| keeper.list(None), async |_, _| still_held(&keeper).await).await;
     drop_at_every_poll(|| keeper.health(), async |_, _| still_held(&keeper).await).await;
     drop_at_every_poll(|| async { drop(guard.lost()) }, async |_, _| still_held(&keeper).await).await;
+    let stranger = lockkeeper::OwnerToken::given("stranger").unwrap();
+    drop_at_every_poll(|| keeper.release_token("a", &stranger), async |_, _| still_held(&keeper).await).await;
     let shown = keeper.inspect("a").await.unwrap().holder.unwrap();
     drop_at_every_poll(|| keeper.force_release("a", &shown), async |_, _| ()).await;
     assert!(!is_busy(&keeper, "a").await);
