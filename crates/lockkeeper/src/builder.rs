@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::{Identity, LockStore};
 use lockkeeper_core::{Clock, Error, MemoryStore, Prefix};
-use lockkeeper_redis::{DEFAULT_RESPONSE_TIMEOUT, Lane, RedisConfig, RedisStore};
+use lockkeeper_redis::{DEFAULT_RESPONSE_TIMEOUT, Lane, MAX_RESPONSE_TIMEOUT, RedisConfig, RedisStore};
 
 use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
@@ -102,10 +102,10 @@ impl KeeperBuilder {
         Self { place: Place::CurrentRuntime, ..self }
     }
 
-    /// The longest time for one command, waiting for a connection included; 2 s by default. A ready
+    /// The longest time for one command, waiting for a connection included; 2 s by default, at most 60 s. A ready
     /// [`redis_store`](Self::redis_store) keeps its own.
     pub fn response_timeout(self, limit: Duration) -> Self {
-        Self { response_timeout: Some(limit), ..self }
+        Self { response_timeout: Some(limit.min(MAX_RESPONSE_TIMEOUT)), ..self }
     }
 
     /// Makes the keeper.

@@ -257,6 +257,17 @@ fn an_attempt_that_ended_with_its_runtime_is_started_again() {
     other.join().unwrap().unwrap();
 }
 
+/// Each connection ends with its runtime, soon after it was made. That says nothing about the server.
+#[test]
+fn a_runtime_for_every_call_is_served() {
+    let Some(server) = server() else { return };
+    let keeper = single().block_on(Keeper::connect(&server.url())).unwrap();
+    for call in 0..8 {
+        let acquired = single().block_on(keeper.lock(format!("{call}")).unwrap().try_acquire());
+        assert!(acquired.is_ok(), "call {call}: {acquired:?}");
+    }
+}
+
 /// A runtime that is alive and that nobody drives keeps an attempt to connect, but not for ever.
 #[test]
 fn an_attempt_on_a_parked_runtime_is_given_up() {

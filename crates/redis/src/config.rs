@@ -15,6 +15,8 @@ use crate::url::Target;
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time for one command, waiting for a connection included.
 pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest limit for one command that can be set. An abandoned request may take effect for as long.
+pub const MAX_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest pause between attempts to connect.
 pub(crate) const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 /// The first pause; it doubles, with jitter.
@@ -64,10 +66,11 @@ impl RedisConfig {
         self
     }
 
-    /// The limit for one command, waiting for a connection included; 2 s by default.
+    /// The limit for one command, waiting for a connection included; 2 s by default, at most
+    /// [`MAX_RESPONSE_TIMEOUT`].
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
-        self.response_timeout = limit;
+        self.response_timeout = limit.min(MAX_RESPONSE_TIMEOUT);
         self
     }
 

@@ -20,7 +20,7 @@ mod url;
 
 pub use config::{
     CredentialFuture, CredentialProvider, Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_RESPONSE_TIMEOUT,
-    RedisConfig,
+    MAX_RESPONSE_TIMEOUT, RedisConfig,
 };
 pub use layout::{fence_key, slot_of};
 pub use probe::ServerInfo;

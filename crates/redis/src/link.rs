@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, RedisResult, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::config::{
@@ -46,6 +46,8 @@ struct About {
     since: Instant,
     /// Commands in a row without an answer.
     silent: AtomicU32,
+    /// Closed when the runtime that drives the connection has ended. `None` for a lent connection.
+    home: Option<oneshot::Sender<()>>,
 }
 
 #[derive(Clone)]
@@ -55,8 +57,8 @@ enum Wire {
 }
 
 impl Up {
-    fn new(wire: Wire, info: Arc<ServerInfo>, generation: u64) -> Self {
-        let about = About { info, generation, since: Instant::now(), silent: AtomicU32::new(0) };
+    fn new(wire: Wire, info: Arc<ServerInfo>, generation: u64, home: Option<oneshot::Sender<()>>) -> Self {
+        let about = About { info, generation, since: Instant::now(), silent: AtomicU32::new(0), home };
         Self { wire, about: Arc::new(about) }
     }
 
@@ -69,6 +71,11 @@ impl About {
     fn is_young(&self) -> bool {
         self.since.elapsed() < SHORT_LIFE
     }
+
+    /// It ended with its runtime: nothing is wrong with the server.
+    fn is_homeless(&self) -> bool {
+        self.home.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
 }
 
 impl Link {
@@ -78,7 +85,7 @@ impl Link {
             Self::Own(link) => link.up(within).await,
             Self::Adopted(adopted) => {
                 let info = adopted.info(within).await?;
-                Ok(Up::new(Wire::Adopted(adopted.clone()), info, 0))
+                Ok(Up::new(Wire::Adopted(adopted.clone()), info, 0, None))
             }
         }
     }
@@ -216,9 +223,10 @@ impl OwnLink {
             .connect_timeout
             .saturating_add(MAX_RECONNECT_PAUSE)
             .saturating_add(PARKED_MARGIN);
-        if self.stirred.lock().elapsed() > longest {
+        let is_late = || self.stirred.lock().elapsed() > longest;
+        if is_late() {
             self.state.send_if_modified(|state| {
-                let parked = matches!(state, State::Connecting | State::Pausing(_));
+                let parked = matches!(state, State::Connecting | State::Pausing(_)) && is_late();
                 if parked {
                     *state = State::Idle;
                 }
@@ -229,22 +237,27 @@ impl OwnLink {
 
     /// Starts the connecting task unless it runs or is not needed.
     fn ensure_connecting(self: &Arc<Self>) {
-        let idle = self.state.send_if_modified(|state| {
-            let idle = matches!(state, State::Idle);
-            if idle {
+        let mut id = None;
+        self.state.send_if_modified(|state| {
+            if matches!(state, State::Idle) {
                 *state = State::Connecting;
+                id = Some(self.next_task());
             }
-            idle
+            id.is_some()
         });
-        if idle {
-            self.spawn(None);
+        if let Some(id) = id {
+            self.spawn(id, None);
         }
     }
 
-    /// The task runs on the caller's runtime, and the connection with it: that spares a change of thread per call.
-    fn spawn(self: &Arc<Self>, first_pause: Option<Duration>) {
-        let id = self.task.fetch_add(1, Ordering::AcqRel) + 1;
+    /// From now on an older task may change nothing. Called where the state is locked.
+    fn next_task(&self) -> u64 {
         *self.stirred.lock() = Instant::now();
+        self.task.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The task runs on the caller's runtime, and the connection with it: that spares a change of thread per call.
+    fn spawn(self: &Arc<Self>, id: u64, first_pause: Option<Duration>) {
         let task = ConnectTask { link: Arc::downgrade(self), id };
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(task.run(first_pause))),
@@ -280,8 +293,8 @@ impl OwnLink {
 
     /// Makes another connection at once; after the second one in a row that broke soon, after a growing pause.
     fn replace(self: &Arc<Self>, broken: &About, reason: &str) {
-        let mut pause = None;
-        let replaced = self.state.send_if_modified(|state| {
+        let (mut pause, mut id) = (None, None);
+        self.state.send_if_modified(|state| {
             let current = matches!(state, State::Up(up) if up.about.generation == broken.generation);
             if current {
                 pause = self.pause_after(broken);
@@ -289,16 +302,20 @@ impl OwnLink {
                     None => State::Connecting,
                     Some(_) => State::Pausing(Failure::unreachable(format!("connections break: {reason}"))),
                 };
+                id = Some(self.next_task());
             }
             current
         });
-        if replaced {
+        if let Some(id) = id {
             tracing::warn!(address = %self.connector.config.address(), reason, "redis connection replaced");
-            self.spawn(pause);
+            self.spawn(id, pause);
         }
     }
 
     fn pause_after(&self, broken: &About) -> Option<Duration> {
+        if broken.is_homeless() {
+            return None;
+        }
         if !broken.is_young() {
             self.short_lived.store(0, Ordering::Relaxed);
             return None;
@@ -334,23 +351,36 @@ impl ConnectTask {
         }
     }
 
-    /// The link, unless it is gone or this task was given up.
-    fn current(&self) -> Option<Arc<OwnLink>> {
-        let link = self.link.upgrade().filter(|link| link.task.load(Ordering::Acquire) == self.id)?;
-        *link.stirred.lock() = Instant::now();
-        Some(link)
+    /// Changes the state, unless the link is gone or this task was given up.
+    fn change(&self, to: impl FnOnce(&OwnLink, &State) -> Option<State>) -> bool {
+        let Some(link) = self.link.upgrade() else { return false };
+        let mut is_current = false;
+        link.state.send_if_modified(|state| {
+            is_current = link.task.load(Ordering::Acquire) == self.id;
+            let next = if is_current { to(&link, state) } else { None };
+            let is_changed = next.is_some();
+            if let Some(next) = next {
+                *link.stirred.lock() = Instant::now();
+                *state = next;
+            }
+            is_changed
+        });
+        is_current
     }
 
     fn set_state(&self, state: State) -> bool {
-        let link = self.current();
-        link.map(|link| link.state.send_replace(state)).is_some()
+        self.change(|_, _| Some(state))
     }
 
     fn set_up(&self, connection: MultiplexedConnection, info: ServerInfo) {
-        let Some(link) = self.current() else { return };
-        let generation = link.next_generation.fetch_add(1, Ordering::Relaxed);
-        link.state.send_replace(State::Up(Up::new(Wire::Own(connection), Arc::new(info), generation)));
-        link.generations.send_replace(generation);
+        // Ends with the connection's last user, or with this runtime, which the other end notices.
+        let (home, ends) = oneshot::channel::<()>();
+        drop(tokio::spawn(ends));
+        self.change(|link, _| {
+            let generation = link.next_generation.fetch_add(1, Ordering::Relaxed);
+            link.generations.send_replace(generation);
+            Some(State::Up(Up::new(Wire::Own(connection), Arc::new(info), generation, Some(home))))
+        });
     }
 
     /// Pauses; a caller cuts a long pause short, so that renewals of short leases do not wait for it.
@@ -366,13 +396,6 @@ impl ConnectTask {
 
 impl Drop for ConnectTask {
     fn drop(&mut self) {
-        let Some(link) = self.current() else { return };
-        link.state.send_if_modified(|state| {
-            let unfinished = matches!(state, State::Connecting | State::Pausing(_));
-            if unfinished {
-                *state = State::Idle;
-            }
-            unfinished
-        });
+        self.change(|_, state| matches!(state, State::Connecting | State::Pausing(_)).then_some(State::Idle));
     }
 }

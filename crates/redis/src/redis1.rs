@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::clock::ServerClock;
+use crate::config::MAX_RESPONSE_TIMEOUT;
 use crate::error::Failure;
 use crate::probe::{ServerInfo, probe};
 use crate::store::RedisStore;
@@ -27,7 +28,10 @@ where
 {
     let make = move || -> Box<dyn ConnectionLike + Send> { Box::new(connection.clone()) };
     let clock = ServerClock::new(clock);
-    RedisStore::adopted(Adopted { make: Box::new(make), clock, info: OnceCell::new() }, response_timeout)
+    RedisStore::adopted(
+        Adopted { make: Box::new(make), clock, info: OnceCell::new() },
+        response_timeout.min(MAX_RESPONSE_TIMEOUT),
+    )
 }
 
 /// A lent connection.

@@ -147,7 +147,7 @@ impl MemoryStore {
         let mut page = BTreeSet::new();
         for (key, _) in tables.locks.cells.iter().filter(|(key, cell)| is_listed(key, cell)) {
             page.insert(key);
-            if page.len() > count + 1 {
+            if page.len() - 1 > count {
                 page.pop_last();
             }
         }

@@ -142,7 +142,7 @@ impl Held {
 
     /// Its deadline has passed.
     pub(crate) fn lapse(&self) {
-        let trouble = self.trouble.lock().take();
+        let trouble = self.trouble.lock().clone();
         self.end(match trouble {
             Some(error) => LossReason::NotRenewed(error),
             None if self.terms.renew && !self.may_renew() => LossReason::MaxRenewals,
