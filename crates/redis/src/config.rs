@@ -23,6 +23,8 @@ pub(crate) const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) const MIN_RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// A connecting task that has not stirred for this long beyond its own limits is on a runtime that nobody drives.
 pub(crate) const PARKED_MARGIN: Duration = Duration::from_secs(1);
+/// An idle connection is probed by the kernel after this time, so that a middlebox does not forget it unnoticed.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A connection that breaks sooner was of no use.
 pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(2);
 /// A pause that a caller cuts short lasts at least this long.

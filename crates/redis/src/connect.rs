@@ -12,7 +12,7 @@ use redis::{
 use tokio::time::timeout;
 
 use crate::clock::ServerClock;
-use crate::config::{Credentials, RedisConfig};
+use crate::config::{Credentials, KEEP_ALIVE, RedisConfig};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::{ServerInfo, probe};
 use crate::url::Address;
@@ -100,7 +100,8 @@ impl Connector {
         if !credentials.password.is_empty() {
             settings = settings.set_password(credentials.password);
         }
-        let tcp = TcpSettings::default().set_nodelay(true);
+        let keep_alive = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keep_alive);
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
         let tcp = tcp.set_user_timeout(self.config.response_timeout.saturating_mul(2).min(MAX_USER_TIMEOUT));
         Ok(address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp))
