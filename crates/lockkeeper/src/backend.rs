@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{
-    Acquire, ForceRelease, Inspect, LockCell, LockStore, Release, Renew, StoreFuture, Swap,
+    Acquire, ForceRelease, Inspect, Leave, LockCell, LockStore, Release, Renew, StoreFuture, Swap, Watch,
 };
 use lockkeeper_core::{Answer, Apply, Decision, Error, Keys, MemoryStore, Timestamp};
 use lockkeeper_redis::{Lane, RedisStore};
@@ -62,6 +62,8 @@ macro_rules! lock_decisions {
 
 lock_decisions! {
     Acquire => acquire,
+    Watch => watch,
+    Leave => leave,
     Renew => renew,
     Release => release,
     Swap => swap,

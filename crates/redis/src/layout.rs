@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | `<prefix><name>` | a lock's owner token | the lease |
 //! | `<prefix>~fence:…` | its last fence, decimal | the lease and two days, re-armed by renewals |
+//! | `<prefix>~wait:…` | who waits for it: a hash of keeper to `expires_ms:count` | 2.5 s after the last note |
 //!
-//! A side key lies in the cluster slot of its main key, which is never renamed:
+//! A side key lies in the cluster slot of its main key, which is never renamed (here with `~fence:`, likewise with
+//! `~wait:`):
 //!
 //! * a main key with a valid hash tag: `<prefix>~fence::<name>`, which has the same tag;
 //! * a main key without braces: `<prefix>~fence:{<main key>}`;
@@ -15,20 +17,32 @@ use std::sync::OnceLock;
 
 use lockkeeper_core::Key;
 
-pub(crate) const FENCE_MARK: &[u8] = b"~fence:";
+const FENCE_MARK: &[u8] = b"~fence:";
+const PRESENCE_MARK: &[u8] = b"~wait:";
+/// What side keys have after their prefix.
+pub(crate) const MARKS: [&[u8]; 2] = [FENCE_MARK, PRESENCE_MARK];
 const SLOTS: usize = 16_384;
 
-/// The side key of a lock.
+/// The side key with a lock's fence.
 pub fn fence_key(main: &Key) -> Vec<u8> {
+    side_key(main, FENCE_MARK)
+}
+
+/// The side key with those who wait for a lock.
+pub fn presence_key(main: &Key) -> Vec<u8> {
+    side_key(main, PRESENCE_MARK)
+}
+
+fn side_key(main: &Key, mark: &[u8]) -> Vec<u8> {
     let (prefix, name, whole) = (main.prefix(), main.name(), main.as_bytes());
     if hash_tag(whole).is_some() {
-        return [prefix, FENCE_MARK, b":", name].concat();
+        return [prefix, mark, b":", name].concat();
     }
     if !whole.iter().any(|byte| matches!(byte, b'{' | b'}')) {
-        return [prefix, FENCE_MARK, b"{", whole, b"}"].concat();
+        return [prefix, mark, b"{", whole, b"}"].concat();
     }
     let tag = slot_tags()[usize::from(slot_of(whole))].to_string();
-    [prefix, FENCE_MARK, b"{", tag.as_bytes(), b"}:", name].concat()
+    [prefix, mark, b"{", tag.as_bytes(), b"}:", name].concat()
 }
 
 /// The cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16,384.
@@ -117,6 +131,7 @@ mod tests {
     #[test]
     fn l98_the_layout_is_what_the_documents_say() {
         assert_eq!(fence_of("lock:", "order:1").1, b"lock:~fence:{lock:order:1}");
+        assert_eq!(presence_key(&fence_of("lock:", "order:1").0), b"lock:~wait:{lock:order:1}");
         assert_eq!(fence_of("lock:", "{Test}:k").1, b"lock:~fence::{Test}:k");
         assert_eq!(fence_of("", "k").1, b"~fence:{k}");
     }

@@ -2,13 +2,14 @@
 
 use lockkeeper_core::lock::{
     Acquire, AcquireReply, FENCE_LEAD, FENCE_RETENTION, ForceRelease, ForceReleaseReply, Inspect, Inspection,
-    MAX_TOKEN_BYTES, Release, ReleaseReply, Renew, RenewReply, Swap, SwapReply,
+    KeeperName, Leave, MAX_PRESENT, MAX_TOKEN_BYTES, PRESENCE, Release, ReleaseReply, Renew, RenewReply,
+    Swap, SwapReply, Waiter, Watch, WatchOutcome, WatchReply,
 };
 use lockkeeper_core::time::micros_of;
 use lockkeeper_core::{Decision, Keys, Timestamp};
 use redis::{Cmd, Value};
 
-use crate::layout::fence_key;
+use crate::layout::{fence_key, presence_key};
 use crate::reply::{Fields, Malformed};
 use crate::script::{self, Script};
 
@@ -16,8 +17,8 @@ use crate::script::{self, Script};
 pub(crate) trait Port: Decision {
     /// Its script.
     const SCRIPT: &'static Script;
-    /// The keys are pairs of main key and fence key; else main keys alone.
-    const PAIRS: bool = true;
+    /// Which of a lock's keys it touches, in order.
+    const KEYS: &'static [Part] = &[Part::Main, Part::Fence];
 
     /// Adds the arguments, in the order of the script's header.
     fn arguments(&self, command: &mut Cmd);
@@ -28,14 +29,25 @@ pub(crate) trait Port: Decision {
     /// Adds the number of keys and the keys.
     fn keys(at: &Keys, command: &mut Cmd) {
         let keys = at.as_slice();
-        command.arg(keys.len() * if Self::PAIRS { 2 } else { 1 });
+        command.arg(keys.len() * Self::KEYS.len());
         for key in keys {
-            command.arg(key.as_bytes());
-            if Self::PAIRS {
-                command.arg(fence_key(key));
+            for part in Self::KEYS {
+                match part {
+                    Part::Main => command.arg(key.as_bytes()),
+                    Part::Fence => command.arg(fence_key(key)),
+                    Part::Presence => command.arg(presence_key(key)),
+                };
             }
         }
     }
+}
+
+/// One of the keys of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Main,
+    Fence,
+    Presence,
 }
 
 /// 2^53: what a script's numbers count to exactly.
@@ -70,6 +82,43 @@ impl Port for Acquire {
     }
 }
 
+impl Port for Watch {
+    const SCRIPT: &'static Script = &script::WATCH;
+    const KEYS: &'static [Part] = &[Part::Main, Part::Fence, Part::Presence];
+
+    fn arguments(&self, command: &mut Cmd) {
+        self.acquire.arguments(command);
+        command.arg(self.waiter.keeper.as_bytes()).arg(self.waiter.count);
+        command.arg(micros_of(PRESENCE) / 1000).arg(MAX_PRESENT);
+    }
+
+    fn read(status: &[u8], mut fields: Fields) -> Result<WatchReply, Malformed> {
+        let others_wait = fields.int()? != 0;
+        let outcome = match status {
+            b"granted" => WatchOutcome::Granted(fields.fence()?),
+            b"busy" => WatchOutcome::Busy(fields.busy()?),
+            _ => return Err(UNKNOWN_STATUS),
+        };
+        Ok(WatchReply { outcome, others_wait })
+    }
+}
+
+impl Port for Leave {
+    const SCRIPT: &'static Script = &script::LEAVE;
+    const KEYS: &'static [Part] = &[Part::Presence];
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(self.keeper.as_bytes());
+    }
+
+    fn read(status: &[u8], _fields: Fields) -> Result<(), Malformed> {
+        match status {
+            b"left" => Ok(()),
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
 impl Port for Renew {
     const SCRIPT: &'static Script = &script::RENEW;
 
@@ -90,7 +139,7 @@ impl Port for Renew {
 
 impl Port for Release {
     const SCRIPT: &'static Script = &script::RELEASE;
-    const PAIRS: bool = false;
+    const KEYS: &'static [Part] = &[Part::Main];
 
     fn arguments(&self, command: &mut Cmd) {
         command.arg(self.token.as_bytes());
@@ -149,6 +198,7 @@ impl Port for ForceRelease {
 
 impl Port for Inspect {
     const SCRIPT: &'static Script = &script::INSPECT;
+    const KEYS: &'static [Part] = &[Part::Main, Part::Fence, Part::Presence];
 
     fn arguments(&self, _command: &mut Cmd) {}
 
@@ -165,12 +215,18 @@ fn inspection(value: Value) -> Result<Inspection, Malformed> {
     let kind = fields.bytes()?;
     let holder = fields.holder()?;
     let (remaining, fence) = (fields.remaining()?, u64::try_from(fields.int()?).ok());
+    let mut waiters = fields.pairs(|keeper, count| Waiter {
+        keeper: KeeperName::new(keeper),
+        count: u32::try_from(count).unwrap_or(u32::MAX),
+    })?;
+    waiters.sort_by(|one, other| one.keeper.cmp(&other.keeper));
     let held = kind == b"held";
     debug_assert!(holder.token_bytes().len() <= MAX_TOKEN_BYTES);
     Ok(Inspection {
         holder: held.then_some(holder),
         remaining: if held { remaining } else { None },
         fence: fence.map(lockkeeper_core::lock::Fence::new),
+        waiters,
         wrong_type: kind == b"wrongtype",
     })
 }
@@ -201,8 +257,8 @@ mod tests {
         let mut command = Cmd::new();
         decision.arguments(&mut command);
         assert_eq!(command.args_iter().count(), declared(script, "ARGV").len(), "{}: arguments", D::NAME);
-        let per_lock = if D::PAIRS { vec!["main", "fence"] } else { vec!["main"] };
-        assert_eq!(declared(script, "KEYS"), per_lock, "{}: keys", D::NAME);
+        let parts: Vec<String> = D::KEYS.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
+        assert_eq!(declared(script, "KEYS"), parts, "{}: keys", D::NAME);
         for status in ["-- Reply: ", "-- Invariants: "] {
             assert!(script.source.contains(status), "{}: {status}", D::NAME);
         }
@@ -220,7 +276,11 @@ mod tests {
         let token = OwnerToken::given("t").unwrap();
         let lease = Lease::new(Duration::from_secs(1)).unwrap();
         let (fences, not_after) = (FenceRequest::default(), Timestamp::MAX);
-        check(&Acquire { token: token.clone(), lease, fences, not_after });
+        let acquire = Acquire { token: token.clone(), lease, fences, not_after };
+        check(&acquire);
+        let keeper = KeeperName::new("k");
+        check(&Watch { acquire, waiter: Waiter { keeper: keeper.clone(), count: 1 } });
+        check(&Leave { keeper });
         check(&Renew { token: token.clone(), lease, not_after });
         check(&Release { token: token.clone() });
         check(&Swap { from: token.clone(), to: token.clone(), lease, fences, not_after });

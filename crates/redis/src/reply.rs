@@ -49,6 +49,16 @@ impl Fields {
         }
     }
 
+    /// An array of names and numbers in turn.
+    pub(crate) fn pairs<T>(&mut self, pair: impl Fn(&[u8], u64) -> T) -> Result<Vec<T>, Malformed> {
+        let mut fields = Self::of(self.next()?)?;
+        let mut pairs = Vec::with_capacity(fields.0.len() / 2);
+        while fields.0.len() > 0 {
+            pairs.push(pair(&fields.bytes()?, fields.unsigned()?));
+        }
+        Ok(pairs)
+    }
+
     pub(crate) fn rest(self) -> impl Iterator<Item = Value> {
         self.0
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper_core::{Error, Key, Prefix};
 use redis::cmd;
 
-use crate::layout::FENCE_MARK;
+use crate::layout::MARKS;
 use crate::store::RedisStore;
 
 /// Where a listing goes on.
@@ -34,7 +34,7 @@ impl RedisStore {
         command.arg("COUNT").arg(count).arg("TYPE").arg("string");
         let (next, names): (u64, Vec<Vec<u8>>) = self.ask("list", &command, within).await?;
         // Side keys of longer prefixes are among them.
-        let is_side = |name: &[u8]| contains(name, FENCE_MARK);
+        let is_side = |name: &[u8]| MARKS.iter().any(|mark| contains(name, mark));
         let is_main = |name: &Vec<u8>| name.len() >= prefix.as_bytes().len() && !is_side(name);
         let keys = names.iter().filter(|name| is_main(name)).filter_map(|name| {
             // Side keys, and names that no lock of ours can have, are not listed.

@@ -37,6 +37,8 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE = "acquire", read_only: false;
+    WATCH = "watch", read_only: false;
+    LEAVE = "leave", read_only: false;
     RENEW = "renew", read_only: false;
     RELEASE = "release", read_only: false;
     SWAP = "swap", read_only: false;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lockkeeper::core::lock::{
     Acquire, AcquireReply, Fence, FenceRequest, ForceRelease, ForceReleaseReply, Holder, Inspect, Inspection,
-    Lease, OwnerToken, Release, ReleaseReply, Renew, RenewReply, Swap, SwapReply,
+    KeeperName, Lease, Leave, MAX_PRESENT, OwnerToken, Release, ReleaseReply, Renew, RenewReply, Swap,
+    SwapReply, Waiter, Watch, WatchOutcome, WatchReply,
 };
 use lockkeeper::core::{ErrorKind, Keys, Timestamp};
 
@@ -25,6 +26,9 @@ pub async fn all(arm: &dyn Arm) {
     l107_release_removes_only_its_own(arm).await;
     swap_hands_over_without_a_gap(arm).await;
     several_keys_are_all_or_nothing(arm).await;
+    a_watch_takes_or_notes_who_waits(arm).await;
+    a_watch_of_several_keys_notes_presence_beside_each(arm).await;
+    notes_of_presence_are_bounded(arm).await;
     l77_what_is_not_a_lock_is_left_alone(arm).await;
     l119_a_foreign_holder_without_expiry_is_a_holder(arm).await;
     force_release_removes_only_who_was_shown(arm).await;
@@ -337,4 +341,62 @@ pub async fn l104_fence_keys_go_after_their_time_and_fences_still_grow(arm: &dyn
     arm.advance(ms(1001));
     same(arm, &inspect(arm, &at).await[0].fence, &None);
     assert!(granted(arm, &at, "b", 1000).await > first, "{}", arm.name());
+}
+
+async fn watch(arm: &dyn Arm, at: &Keys, who: &str, keeper: &str, count: u32) -> WatchReply {
+    let acquire = Acquire {
+        token: token(who),
+        lease: lease(10_000),
+        fences: FenceRequest::default(),
+        not_after: Timestamp::MAX,
+    };
+    let waiter = Waiter { keeper: KeeperName::new(keeper), count };
+    arm.store().watch(at, Watch { acquire, waiter }, LIMIT).await.expect("an answer").reply
+}
+
+async fn waiters(arm: &dyn Arm, at: &Keys) -> Vec<(String, u32)> {
+    let seen = inspect(arm, at).await;
+    seen[0].waiters.iter().map(|waiter| (waiter.keeper.to_string(), waiter.count)).collect()
+}
+
+async fn a_watch_takes_or_notes_who_waits(arm: &dyn Arm) {
+    let at = keys(&["watch"]);
+    let AcquireReply::Granted(first) = acquire(arm, &at, "a", 10_000).await else { panic!("it was free") };
+    let busy = watch(arm, &at, "b", "one", 3).await;
+    assert!(matches!(&busy.outcome, WatchOutcome::Busy(busy) if busy.remaining == Some(ms(10_000))));
+    assert!(!busy.others_wait, "its own note is not another's");
+    assert!(watch(arm, &at, "c", "two", 1).await.others_wait);
+    assert_eq!(waiters(arm, &at).await, [("one".to_owned(), 3), ("two".to_owned(), 1)]);
+
+    arm.store().release(&at, Release { token: token("a") }, LIMIT).await.expect("an answer");
+    let granted = watch(arm, &at, "b", "one", 3).await;
+    assert!(matches!(granted.outcome, WatchOutcome::Granted(fence) if fence > first), "{granted:?}");
+    assert!(granted.others_wait, "the second one still waits");
+    assert_eq!(waiters(arm, &at).await, [("one".to_owned(), 2), ("two".to_owned(), 1)]);
+
+    arm.store().leave(&at, Leave { keeper: KeeperName::new("two") }, LIMIT).await.expect("an answer");
+    assert_eq!(waiters(arm, &at).await, [("one".to_owned(), 2)]);
+    arm.advance(ms(2600));
+    assert_eq!(waiters(arm, &at).await, [], "a note that is not renewed goes");
+}
+
+async fn a_watch_of_several_keys_notes_presence_beside_each(arm: &dyn Arm) {
+    let (both, one) = (keys(&["watch:a", "watch:b"]), keys(&["watch:b"]));
+    acquire(arm, &one, "x", 10_000).await;
+    let busy = watch(arm, &both, "y", "k", 1).await;
+    assert!(matches!(&busy.outcome, WatchOutcome::Busy(busy) if busy.index == 1));
+    assert_eq!(waiters(arm, &keys(&["watch:a"])).await, [("k".to_owned(), 1)]);
+    assert_eq!(waiters(arm, &one).await, [("k".to_owned(), 1)]);
+}
+
+async fn notes_of_presence_are_bounded(arm: &dyn Arm) {
+    let at = keys(&["watch:many"]);
+    acquire(arm, &at, "x", 10_000).await;
+    for number in 0..MAX_PRESENT + 2 {
+        watch(arm, &at, "y", &format!("k{number:03}"), 1).await;
+    }
+    assert_eq!(waiters(arm, &at).await.len(), MAX_PRESENT);
+    arm.advance(ms(2600));
+    watch(arm, &at, "y", "later", 1).await;
+    assert_eq!(waiters(arm, &at).await, [("later".to_owned(), 1)], "stale notes make room");
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockkeeper::core::lock::{
-    Acquire, FenceRequest, ForceRelease, Inspect, Lease, OwnerToken, Release, Renew, Swap,
+    Acquire, FenceRequest, ForceRelease, Inspect, KeeperName, Lease, Leave, OwnerToken, Release, Renew, Swap,
+    Waiter, Watch,
 };
 use lockkeeper::core::{Answer, Error, Keys, Timestamp};
 use proptest::prelude::*;
@@ -21,6 +22,10 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub enum Step {
     /// Takes keys.
     Acquire { keys: u8, token: u8, lease_ms: u64, seen_ahead_us: i64, block: u32 },
+    /// Takes keys, or notes who waits.
+    Watch { keys: u8, token: u8, lease_ms: u64, block: u32, keeper: u8, count: u32 },
+    /// Waits no more.
+    Leave { keys: u8, keeper: u8 },
     /// Lengthens.
     Renew { keys: u8, token: u8, lease_ms: u64 },
     /// Gives back.
@@ -48,12 +53,15 @@ fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (keys(), token(), lease(), -200_000_000i64..200_000_000, block())
             .prop_map(|(keys, token, lease_ms, seen_ahead_us, block)| Step::Acquire { keys, token, lease_ms, seen_ahead_us, block }),
+        5 => (keys(), token(), lease(), block(), 0..3u8, 0..3u32)
+            .prop_map(|(keys, token, lease_ms, block, keeper, count)| Step::Watch { keys, token, lease_ms, block, keeper, count }),
+        1 => (keys(), 0..3u8).prop_map(|(keys, keeper)| Step::Leave { keys, keeper }),
         3 => (keys(), token(), lease()).prop_map(|(keys, token, lease_ms)| Step::Renew { keys, token, lease_ms }),
         3 => (keys(), token()).prop_map(|(keys, token)| Step::Release { keys, token }),
         2 => (keys(), token(), token(), lease(), block())
             .prop_map(|(keys, from, to, lease_ms, block)| Step::Swap { keys, from, to, lease_ms, block }),
         1 => (0..4u8, token()).prop_map(|(key, token)| Step::Force { key, token }),
-        4 => prop_oneof![0u64..3_000_000, Just(1000), Just(180_000_000_000)].prop_map(|us| Step::Advance { us }),
+        4 => prop_oneof![0u64..3_000_000, Just(1000), Just(2_500_000), Just(180_000_000_000)].prop_map(|us| Step::Advance { us }),
         1 => (0..4u8, plants()).prop_map(|(key, plant)| Step::Plant { key, plant }),
     ]
 }
@@ -131,6 +139,15 @@ async fn run(arm: &dyn Arm, step: &Step) -> String {
                     .await,
             )
         }
+        Step::Watch { keys, token, lease_ms, block, keeper, count } => {
+            let fences = FenceRequest { seen: 0, block: *block };
+            let acquire = Acquire { token: token_of(*token), lease: lease(*lease_ms), fences, not_after };
+            let waiter = Waiter { keeper: keeper_of(*keeper), count: *count };
+            shown(store.watch(&selected(*keys), Watch { acquire, waiter }, LIMIT).await)
+        }
+        Step::Leave { keys, keeper } => {
+            shown(store.leave(&selected(*keys), Leave { keeper: keeper_of(*keeper) }, LIMIT).await)
+        }
         Step::Renew { keys, token, lease_ms } => shown(
             store
                 .renew(
@@ -175,6 +192,10 @@ async fn run(arm: &dyn Arm, step: &Step) -> String {
 fn selected(mask: u8) -> Keys {
     let names = NAMES.iter().enumerate().filter(|(at, _)| mask & (1 << at) != 0);
     Keys::new(names.map(|(_, name)| key(name))).expect("at least one key")
+}
+
+fn keeper_of(number: u8) -> KeeperName {
+    KeeperName::new([b'k', number, 0xfe])
 }
 
 fn token_of(number: u8) -> OwnerToken {

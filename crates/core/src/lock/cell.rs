@@ -1,9 +1,10 @@
-//! What a store keeps for one lock: the main key (token and expiry) and the side key (fence).
+//! What a store keeps for one lock: the main key (token and expiry) and the side keys (fence, presence).
 
 use std::time::Duration;
 
 use super::fence::{FENCE_MAX, FENCE_RETENTION, Fence, FenceRequest, MAX_FENCE_BLOCK};
 use super::lease::Lease;
+use super::presence::{Present, Waiter};
 use super::token::{Holder, OwnerToken};
 use crate::decision::{State, WrongType};
 use crate::time::{Timestamp, micros_of};
@@ -15,6 +16,8 @@ pub struct LockCell {
     pub main: Main,
     /// The side key with the fence.
     pub fence: FenceMark,
+    /// The side key with who waits.
+    pub present: Present,
 }
 
 /// The main key.
@@ -64,10 +67,11 @@ impl State for LockCell {
         if matches!(&self.fence, FenceMark::Last { expires_ms, .. } if now_ms > *expires_ms) {
             self.fence = FenceMark::Absent;
         }
+        self.present.expire(now_ms);
     }
 
     fn is_empty(&self) -> bool {
-        self.main == Main::Free && self.fence == FenceMark::Absent
+        self.main == Main::Free && self.fence == FenceMark::Absent && self.present.is_empty()
     }
 }
 
@@ -122,8 +126,23 @@ impl LockCell {
         let Main::Held(occupant) = &mut self.main else { return };
         let ends = occupant.expires_ms.unwrap_or(0).max(now_ms + lease.as_millis());
         occupant.expires_ms = Some(ends);
+        self.rearm_fence(now);
+    }
+
+    /// The fence's mark outlives the lease, or this moment, by [`FENCE_RETENTION`].
+    pub(super) fn rearm_fence(&mut self, now: Timestamp) {
+        let ends = self.occupant().and_then(|occupant| occupant.expires_ms).unwrap_or(0);
         if let FenceMark::Last { expires_ms, .. } = &mut self.fence {
-            *expires_ms = ends + retention_ms();
+            *expires_ms = ends.max(now.as_millis()) + retention_ms();
+        }
+    }
+
+    /// Notes who waits; nobody is no note.
+    pub(super) fn note_or_forget(&mut self, waiter: &Waiter, now: Timestamp) {
+        if waiter.count > 0 {
+            self.present.note(waiter, now);
+        } else {
+            self.present.remove(&waiter.keeper);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::cell::{FenceMark, LockCell, Main};
 use super::fence::Fence;
+use super::presence::Waiter;
 use super::token::Holder;
 use crate::decision::{Decision, WrongType};
 use crate::time::Timestamp;
@@ -21,8 +22,17 @@ pub struct Inspection {
     pub remaining: Option<Duration>,
     /// The last fence given out, while its side key lives.
     pub fence: Option<Fence>,
+    /// Who waits, by keeper: those that noted it within the last 2.5 s. Clients of other libraries are not seen.
+    pub waiters: Vec<Waiter>,
     /// The key holds a list, a hash, …: not a lock.
     pub wrong_type: bool,
+}
+
+impl Inspection {
+    /// How many callers wait, over all keepers.
+    pub fn waiting(&self) -> u64 {
+        self.waiters.iter().map(|waiter| u64::from(waiter.count)).sum()
+    }
 }
 
 impl Decision for Inspect {
@@ -45,6 +55,7 @@ fn inspect(cell: &LockCell, now: Timestamp) -> Inspection {
             FenceMark::Last { number, .. } => Some(Fence::new(number)),
             _ => None,
         },
+        waiters: cell.present.waiters(),
         wrong_type: cell.main == Main::WrongType,
     }
 }

@@ -6,11 +6,14 @@ mod fence;
 mod force_release;
 mod inspect;
 mod lease;
+mod leave;
+mod presence;
 mod release;
 mod renew;
 mod store;
 mod swap;
 mod token;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +24,11 @@ pub use fence::{FENCE_LEAD, FENCE_MAX, FENCE_RETENTION, Fence, FenceRequest, MAX
 pub use force_release::{ForceRelease, ForceReleaseReply};
 pub use inspect::{Inspect, Inspection};
 pub use lease::{Lease, MAX_LEASE, MIN_LEASE, MIN_RENEWED_LEASE};
+pub use leave::Leave;
+pub use presence::{KeeperName, MAX_PRESENT, PRESENCE, Present, Waiter};
 pub use release::{Release, ReleaseReply};
 pub use renew::{Renew, RenewReply};
 pub use store::{LockStore, StoreFuture};
 pub use swap::{Swap, SwapReply};
 pub use token::{Holder, Identity, MAX_TOKEN_BYTES, OwnerToken};
+pub use watch::{Watch, WatchOutcome, WatchReply};

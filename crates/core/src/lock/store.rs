@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::{
-    Acquire, AcquireReply, ForceRelease, ForceReleaseReply, Inspect, Inspection, Release, ReleaseReply,
-    Renew, RenewReply, Swap, SwapReply,
+    Acquire, AcquireReply, ForceRelease, ForceReleaseReply, Inspect, Inspection, Leave, Release,
+    ReleaseReply, Renew, RenewReply, Swap, SwapReply, Watch, WatchReply,
 };
 use crate::decision::{Answer, Apply};
 use crate::error::Error;
@@ -37,6 +37,10 @@ macro_rules! lock_store {
 lock_store! {
     /// Applies an [`Acquire`].
     acquire: Acquire => AcquireReply;
+    /// Applies a [`Watch`].
+    watch: Watch => WatchReply;
+    /// Applies a [`Leave`].
+    leave: Leave => ();
     /// Applies a [`Renew`].
     renew: Renew => RenewReply;
     /// Applies a [`Release`].

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::presence::KeeperName;
 use crate::error::Error;
 use crate::key::Escaped;
 use crate::time::Timestamp;
@@ -83,6 +84,12 @@ impl Identity {
             text: format!("@{}:{pid}:", if host.is_empty() { "unknown" } else { &host }),
             label: String::new(),
         }
+    }
+
+    /// The name of a keeper in this process: unique by `random`, and readable.
+    pub fn keeper(&self, random: u32) -> KeeperName {
+        let who = self.text.trim_start_matches('@');
+        KeeperName::new(format!("{who}{random:08x}{}", self.label))
     }
 
     /// The same process under a label, shown after the time.

@@ -1,11 +1,13 @@
--- inspect: who holds each key, for how long, and its last fence. Changes nothing; runs as a read-only script.
--- KEYS: main, fence, and so on in pairs
+-- inspect: who holds each key, for how long, its last fence, and who waits. Changes nothing; runs as a read-only script.
+-- KEYS: main, fence, presence, and so on in threes
 -- ARGV: none
--- Reply: {now, 'seen', {kind, holder, length, pttl, fence}, …} with kind 'free', 'held' or 'wrongtype', and fence -1 if unknown
+-- Reply: {now, 'seen', {kind, holder, length, pttl, fence, {keeper, waiting, …}}, …} with kind 'free', 'held' or 'wrongtype', and fence -1 if unknown
 -- Invariants: 2, 3.
 local time = redis.call('TIME')
-local reply = {time[1] * 1000000 + time[2], 'seen'}
-for i = 1, #KEYS, 2 do
+local now = time[1] * 1000000 + time[2]
+local now_ms = math.floor(now / 1000)
+local reply = {now, 'seen'}
+for i = 1, #KEYS, 3 do
   local kind, length, left = 'free', 0, -2
   local holder = redis.pcall('GET', KEYS[i])
   if type(holder) == 'table' then
@@ -19,6 +21,14 @@ for i = 1, #KEYS, 2 do
   if type(mark) == 'string' and #mark <= 16 and string.match(mark, '^%d+$') and tonumber(mark) <= 9007199254700000 then
     fence = tonumber(mark)
   end
-  reply[#reply + 1] = {kind, string.sub(holder or '', 1, 256), length, left, fence}
+  local notes, waiters = redis.pcall('HGETALL', KEYS[i + 2]), {}
+  for n = 1, #notes, 2 do
+    local expires, waiting = string.match(notes[n + 1], '^(%d+):(%d+)$')
+    if expires and now_ms <= tonumber(expires) then
+      waiters[#waiters + 1] = notes[n]
+      waiters[#waiters + 1] = tonumber(waiting)
+    end
+  end
+  reply[#reply + 1] = {kind, string.sub(holder or '', 1, 256), length, left, fence, waiters}
 end
 return reply
