@@ -1,5 +1,6 @@
 //! Names: what a caller may call a lock, and the prefix that keeps it apart from other keys.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -137,6 +138,12 @@ impl Ord for Key {
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.bytes.hash(state);
+    }
+}
+/// Equal and hashed as its bytes on the server are.
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
+        &self.bytes
     }
 }
 impl fmt::Display for Key {

@@ -1,13 +1,14 @@
 //! One attempt to connect: address, TLS, credentials, probe.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::{Error, ErrorKind, Refusal};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    TlsCertificates,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    PushInfo, RedisConnectionInfo, TlsCertificates, cmd,
 };
 use tokio::time::timeout;
 
@@ -16,6 +17,7 @@ use crate::config::{Credentials, KEEP_ALIVE, RedisConfig};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::{ServerInfo, probe};
 use crate::url::Address;
+use crate::wake::Watched;
 
 /// What the kernel's option holds: milliseconds in an `int`.
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
@@ -26,13 +28,22 @@ const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 pub(crate) struct Connector {
     pub(crate) config: RedisConfig,
     pub(crate) clock: ServerClock,
+    pub(crate) watched: Arc<Watched>,
+}
+
+/// Whether a connection is to be told of changed keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ears {
+    /// It listens, if the server lets it.
+    Open,
+    Closed,
 }
 
 impl Connector {
     /// Connects, authenticates and probes within the connect time-out.
-    pub(crate) async fn connect(&self) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+    pub(crate) async fn connect(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let limit = self.config.connect_timeout;
-        match timeout(limit, self.attempt()).await {
+        match timeout(limit, self.attempt(ears)).await {
             Ok(result) => result,
             Err(_) => Err(Failure::unreachable(self.late(limit))),
         }
@@ -44,16 +55,49 @@ impl Connector {
         format!("no connection to {} within {limit:?}{hint}", self.config.address())
     }
 
-    async fn attempt(&self) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+    async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+        let (connection, tracking) = match ears {
+            Ears::Closed => (self.open(ProtocolVersion::RESP2).await?, None),
+            Ears::Open => match self.open_with_ears().await {
+                Ok(connection) => (connection, Some(true)),
+                // Nobody was there to refuse.
+                Err(failure) if failure.kind == ErrorKind::Unreachable => return Err(failure),
+                Err(refusal) => {
+                    let connection = self.open(ProtocolVersion::RESP2).await?;
+                    self.watched.report_refusal(&refusal.detail);
+                    (connection, Some(false))
+                }
+            },
+        };
+        let mut info = probe(|| Box::new(connection.clone()), &self.clock).await?;
+        info.tracking = tracking.unwrap_or(info.tracking);
+        Ok((connection, info))
+    }
+
+    async fn open_with_ears(&self) -> Result<MultiplexedConnection, Failure> {
+        let mut connection = self.open(ProtocolVersion::RESP3).await?;
+        // Never with NOLOOP: one's own write would use a registration up in silence.
+        let reply = cmd("CLIENT").arg("TRACKING").arg("ON").query_async::<()>(&mut connection).await;
+        reply.map_err(|error| self.failure(&error))?;
+        Ok(connection)
+    }
+
+    async fn open(&self, protocol: ProtocolVersion) -> Result<MultiplexedConnection, Failure> {
         let credentials = self.credentials().await?;
         let client = self
-            .client(credentials)
+            .client(credentials, protocol)
             .map_err(|error| Failure { kind: error.kind(), detail: error.detail().to_owned() })?;
-        let settings = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let mut settings =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        if protocol == ProtocolVersion::RESP3 {
+            let watched = self.watched.clone();
+            settings = settings.set_push_sender(move |push: PushInfo| {
+                watched.hear(&push);
+                Ok::<(), std::convert::Infallible>(())
+            });
+        }
         let connection = client.get_multiplexed_async_connection_with_config(&settings).await;
-        let connection = connection.map_err(|error| self.failure(&error))?;
-        let info = probe(|| Box::new(connection.clone()), &self.clock).await?;
-        Ok((connection, info))
+        connection.map_err(|error| self.failure(&error))
     }
 
     async fn credentials(&self) -> Result<Credentials, Failure> {
@@ -70,9 +114,9 @@ impl Connector {
         }
     }
 
-    fn client(&self, credentials: Credentials) -> Result<Client, Error> {
+    fn client(&self, credentials: Credentials, protocol: ProtocolVersion) -> Result<Client, Error> {
         let invalid = |error: redis::RedisError| Error::bad_argument("connect", error.to_string());
-        let info = self.connection_info(credentials).map_err(invalid)?;
+        let info = self.connection_info(credentials, protocol).map_err(invalid)?;
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             return Client::open(info).map_err(invalid);
         }
@@ -83,7 +127,11 @@ impl Connector {
         Client::build_with_tls(info, certificates).map_err(invalid)
     }
 
-    fn connection_info(&self, credentials: Credentials) -> redis::RedisResult<ConnectionInfo> {
+    fn connection_info(
+        &self,
+        credentials: Credentials,
+        protocol: ProtocolVersion,
+    ) -> redis::RedisResult<ConnectionInfo> {
         let address = match self.config.target.address.clone() {
             Address::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host, port),
             Address::Tcp { host, port, tls: true } => {
@@ -93,6 +141,7 @@ impl Connector {
         };
         let mut settings = RedisConnectionInfo::default()
             .set_db(self.config.target.database)
+            .set_protocol(protocol)
             .set_lib_name("lockkeeper", env!("CARGO_PKG_VERSION"));
         if let Some(user) = credentials.user {
             settings = settings.set_username(user);

@@ -17,6 +17,7 @@ mod scan;
 mod script;
 mod store;
 mod url;
+mod wake;
 
 pub use config::{
     CredentialFuture, CredentialProvider, Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_RESPONSE_TIMEOUT,
@@ -27,3 +28,4 @@ pub use probe::ServerInfo;
 pub use scan::Cursor;
 pub use script::{SCRIPTS, Script};
 pub use store::{Lane, RedisStore};
+pub use wake::Watcher;

@@ -20,7 +20,7 @@ use crate::config::{
     MAX_IN_FLIGHT, MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, PARKED_MARGIN, SHORT_LIFE,
     SHORTEST_WANTED_PAUSE,
 };
-use crate::connect::Connector;
+use crate::connect::{Connector, Ears};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::ServerInfo;
 use crate::redis1::Adopted;
@@ -124,6 +124,16 @@ impl Link {
         }
     }
 
+    /// There is a connection at the moment, and it is told of changed keys.
+    pub(crate) fn hears(&self) -> bool {
+        match self {
+            Self::Own(link) if link.ears == Ears::Open => {
+                matches!(&*link.state.borrow(), State::Up(up) if up.info().tracking)
+            }
+            _ => false,
+        }
+    }
+
     /// There is a connection at the moment, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
         match self {
@@ -136,6 +146,7 @@ impl Link {
 /// A connection of our own.
 pub(crate) struct OwnLink {
     connector: Arc<Connector>,
+    ears: Ears,
     state: watch::Sender<State>,
     generations: watch::Sender<u64>,
     next_generation: AtomicU64,
@@ -169,9 +180,10 @@ impl std::fmt::Debug for OwnLink {
 }
 
 impl OwnLink {
-    pub(crate) fn new(connector: Arc<Connector>) -> Arc<Self> {
+    pub(crate) fn new(connector: Arc<Connector>, ears: Ears) -> Arc<Self> {
         Arc::new(Self {
             connector,
+            ears,
             state: watch::Sender::new(State::Idle),
             generations: watch::Sender::new(0),
             next_generation: AtomicU64::new(1),
@@ -339,8 +351,9 @@ impl ConnectTask {
         }
         let mut pause = MIN_RECONNECT_PAUSE;
         while self.set_state(State::Connecting) {
-            let Some(connector) = self.link.upgrade().map(|link| link.connector.clone()) else { return };
-            let failure = match connector.connect().await {
+            let parts = self.link.upgrade().map(|link| (link.connector.clone(), link.ears));
+            let Some((connector, ears)) = parts else { return };
+            let failure = match connector.connect(ears).await {
                 Ok((connection, info)) => return self.set_up(connection, info),
                 Err(failure) => failure,
             };

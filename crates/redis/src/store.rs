@@ -9,13 +9,14 @@ use tokio::sync::watch;
 
 use crate::clock::ServerClock;
 use crate::config::RedisConfig;
-use crate::connect::Connector;
+use crate::connect::{Connector, Ears};
 use crate::error::{CallError, malformed};
 use crate::link::{Link, OwnLink, Up};
 use crate::ports::Port;
 use crate::probe::ServerInfo;
 use crate::redis1::Adopted;
 use crate::reply::{Fields, Malformed};
+use crate::wake::Watcher;
 
 /// What a connection is for. They are apart so that none delays another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,8 @@ pub enum Lane {
     Command,
     /// Renewals, compensations and background releases.
     Renewal,
-    /// Polls of those who wait for a lock.
+    /// Those who wait for a lock; told of changed keys where the server allows it. Only what reads a lock before it
+    /// writes belongs here: see [`Watch`](lockkeeper_core::lock::Watch).
     Waiting,
 }
 
@@ -55,8 +57,10 @@ impl RedisStore {
     /// A store that connects when it is first used. Must be used inside a Tokio runtime.
     pub fn lazy(config: RedisConfig, clock: Arc<dyn Clock>) -> Self {
         let response_timeout = config.response_timeout;
-        let connector = Arc::new(Connector { config, clock: ServerClock::new(clock) });
-        let links = std::array::from_fn(|_| Link::Own(OwnLink::new(connector.clone())));
+        let connector =
+            Arc::new(Connector { config, clock: ServerClock::new(clock), watched: Arc::default() });
+        let ears = [Ears::Closed, Ears::Closed, Ears::Open];
+        let links = ears.map(|ears| Link::Own(OwnLink::new(connector.clone(), ears)));
         let shared = Shared { links, owner: Owner::Us(connector), response_timeout };
         Self { shared: Arc::new(shared), lane: Lane::Command }
     }
@@ -116,6 +120,20 @@ impl RedisStore {
     /// Changes when this lane's connection was replaced. `None` for a lent connection.
     pub fn reconnections(&self) -> Option<watch::Receiver<u64>> {
         self.link().generations()
+    }
+
+    /// Is told of every change of `keys` after a [`Watch`](lockkeeper_core::lock::Watch) on the waiting connection
+    /// answered *busy*, as long as that connection [hears](Self::hears_changes). `None` for a lent connection.
+    pub fn watcher(&self, keys: &Keys) -> Option<Watcher> {
+        match &self.shared.owner {
+            Owner::Us(connector) => Some(connector.watched.watch(keys)),
+            Owner::Lender(_) => None,
+        }
+    }
+
+    /// The waiting connection stands, and the server tells it of changed keys.
+    pub fn hears_changes(&self) -> bool {
+        self.shared.links[Lane::Waiting as usize].hears()
     }
 
     /// This lane has a connection at the moment, as far as is known.

@@ -33,6 +33,9 @@ for i = 1, #KEYS, 2 do
     left = lease
     redis.call('PEXPIRE', KEYS[i], ARGV[2])
   end
-  redis.call('PEXPIRE', KEYS[i + 1], string.format('%.0f', left + retention))
+  -- What has no expiry is not ours.
+  if redis.call('PTTL', KEYS[i + 1]) > 0 then
+    redis.call('PEXPIRE', KEYS[i + 1], string.format('%.0f', left + retention))
+  end
 end
 return {now, 'renewed'}

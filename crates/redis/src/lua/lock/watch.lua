@@ -42,9 +42,10 @@ if not busy then
   end
 end
 
-local left, notes, others = {}, {}, 0
+local left, kept, notes, others = {}, {}, {}, 0
 for i = 1, #KEYS, 3 do
   left[i] = redis.call('PTTL', KEYS[i])
+  kept[i] = redis.call('PTTL', KEYS[i + 1])
   notes[i] = redis.pcall('HGETALL', KEYS[i + 2])
 end
 
@@ -52,7 +53,9 @@ local lease, retention, block = tonumber(ARGV[2]), tonumber(ARGV[6]), tonumber(A
 local waiting, fence = tonumber(ARGV[9]), nil
 if busy then
   for i = 1, #KEYS, 3 do
-    redis.call('PEXPIRE', KEYS[i + 1], string.format('%.0f', math.max(left[i], 0) + retention))
+    if kept[i] > 0 then
+      redis.call('PEXPIRE', KEYS[i + 1], string.format('%.0f', math.max(left[i], 0) + retention))
+    end
   end
 elseif mine == #KEYS and previous >= block then
   fence = previous - block + 1
