@@ -91,6 +91,13 @@ pub struct Answer<R> {
     pub sent: u32,
 }
 
+impl<R> Answer<R> {
+    /// The same answer in other words.
+    pub fn map<T>(self, words: impl FnOnce(R) -> T) -> Answer<T> {
+        Answer { reply: words(self.reply), at: self.at, sent: self.sent }
+    }
+}
+
 /// A store that can apply decisions of type `D`.
 ///
 /// # Contract

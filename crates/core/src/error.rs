@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::time::Timestamp;
 
@@ -9,18 +10,18 @@ use crate::time::Timestamp;
 ///
 /// That somebody else holds the lock is not an error but a value. What remains is told apart by [`Error::kind`];
 /// the predicates answer the questions a caller has: may I simply try again, and may it have happened?
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     inner: Box<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     kind: ErrorKind,
     operation: &'static str,
     key: Option<String>,
     detail: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What kind of failure it was.
@@ -104,7 +105,7 @@ impl Error {
     /// Adds what caused it.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.inner.source = Some(source.into());
+        self.inner.source = Some(Arc::from(source.into()));
         self
     }
 

@@ -158,10 +158,10 @@ impl fmt::Debug for Key {
 }
 
 /// The keys of one decision: at least one, at most [`MAX_KEYS`], all different, in byte order. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keys(Several);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Several {
     One(Key),
     Many(Arc<[Key]>),

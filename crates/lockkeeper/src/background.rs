@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use lockkeeper_core::lock::KeeperName;
 use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
 use lockkeeper_redis::{Lane, RedisStore};
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::backend::Backend;
 use crate::clock::sleep_until;
-use crate::lock::{GiveBack, Held, LossReason, tend};
+use crate::lock::{GiveBack, Held, LossReason, Queue, Queues, RaceContext, Tenure, race, tend};
 
 /// So many renewals are under way at once; more wait for their turn.
 const MAX_TENDING: usize = 256;
@@ -35,9 +36,15 @@ pub(crate) struct Background {
     shared: Arc<Shared>,
 }
 
-/// Where an acquisition stands on the timeline.
+/// Where a tenure stands on the timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot(Uptime, u64);
+
+impl Slot {
+    pub(crate) fn due(self) -> Uptime {
+        self.0
+    }
+}
 
 struct Shared {
     timeline: Mutex<Timeline>,
@@ -48,8 +55,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Timeline {
-    due: BTreeMap<(Uptime, u64), Weak<Held>>,
+    due: BTreeMap<(Uptime, u64), Weak<Tenure>>,
     give_backs: VecDeque<GiveBack>,
+    /// Lines that want a racer.
+    races: Vec<Arc<Queue>>,
     next_id: u64,
     /// The thread sleeps until then.
     wakes_at: Uptime,
@@ -64,6 +73,8 @@ pub(crate) struct Context {
     pub(crate) backend: Backend,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) response_timeout: Duration,
+    pub(crate) name: KeeperName,
+    pub(crate) queues: Arc<Queues>,
 }
 
 /// Where the work is done.
@@ -99,15 +110,15 @@ impl Background {
         Ok(Self { shared })
     }
 
-    /// Has `held` tended at `due`; `None` when the work has been ended.
-    pub(crate) fn schedule(&self, due: Uptime, held: Weak<Held>) -> Option<Slot> {
+    /// Has `tenure` tended at `due`; `None` when the work has been ended.
+    pub(crate) fn schedule(&self, due: Uptime, tenure: Weak<Tenure>) -> Option<Slot> {
         let mut timeline = self.shared.timeline.lock();
         if timeline.stop_by.is_some() {
             return None;
         }
         let slot = Slot(due, timeline.next_id);
         timeline.next_id += 1;
-        timeline.due.insert((slot.0, slot.1), held);
+        timeline.due.insert((slot.0, slot.1), tenure);
         let is_next = due < timeline.wakes_at;
         drop(timeline);
         if is_next {
@@ -118,6 +129,19 @@ impl Background {
 
     pub(crate) fn unschedule(&self, slot: Slot) {
         self.shared.timeline.lock().due.remove(&(slot.0, slot.1));
+    }
+
+    /// Races for those who stand in `queue`. Where nobody works any more, they are told.
+    pub(crate) fn race(&self, queue: Arc<Queue>) {
+        let mut timeline = self.shared.timeline.lock();
+        if timeline.stop_by.is_some() {
+            drop(timeline);
+            queue.abandon();
+            return;
+        }
+        timeline.races.push(queue);
+        drop(timeline);
+        self.shared.wake.notify_one();
     }
 
     /// Gives something back; never blocks.
@@ -147,8 +171,8 @@ impl Background {
 
     /// Everything that is held.
     pub(crate) fn held(&self) -> Vec<Arc<Held>> {
-        let all: Vec<Weak<Held>> = self.shared.timeline.lock().due.values().cloned().collect();
-        all.iter().filter_map(Weak::upgrade).collect()
+        let all: Vec<Weak<Tenure>> = self.shared.timeline.lock().due.values().cloned().collect();
+        all.iter().filter_map(Weak::upgrade).filter_map(|tenure| tenure.holder()).collect()
     }
 
     /// Ends the work when nothing is left to give back, and at the latest after `limit`.
@@ -170,13 +194,14 @@ struct Worker {
     tending: FuturesUnordered<BoxFuture<'static, ()>>,
     giving: FuturesUnordered<BoxFuture<'static, ()>>,
     beating: FuturesUnordered<BoxFuture<'static, ()>>,
+    racing: FuturesUnordered<BoxFuture<'static, ()>>,
     next_beat: Uptime,
 }
 
 impl Worker {
     fn new(shared: Arc<Shared>, context: Context) -> Self {
-        let (tending, giving, beating) = <_>::default();
-        Self { shared, context, tending, giving, beating, next_beat: Uptime::default() }
+        let (tending, giving, beating, racing) = <_>::default();
+        Self { shared, context, tending, giving, beating, racing, next_beat: Uptime::default() }
     }
 
     async fn run(mut self) {
@@ -191,6 +216,7 @@ impl Worker {
                 Some(()) = self.tending.next() => {}
                 Some(()) = self.giving.next() => shared.give_backs.send_modify(|count| *count -= 1),
                 Some(()) = self.beating.next() => {}
+                Some(()) = self.racing.next() => {}
                 () = reconnected(&mut reconnections) => self.verify_all(),
             }
         }
@@ -200,20 +226,35 @@ impl Worker {
     fn start_due(&mut self) {
         let now = self.context.clock.uptime();
         while self.tending.len() < MAX_TENDING {
-            let Some(held) = self.next_due(now) else { break };
-            if let Some(renewal) = held.upgrade().as_ref().and_then(tend) {
+            let Some(tenure) = self.next_due(now) else { break };
+            if let Some(renewal) = tenure.upgrade().as_ref().and_then(tend) {
                 self.tending.push(renewal);
             }
         }
         let give_backs = std::mem::take(&mut self.shared.timeline.lock().give_backs);
         for what in give_backs {
-            let Context { backend, clock, response_timeout } = &self.context;
+            let Context { backend, clock, response_timeout, .. } = &self.context;
             self.giving.push(Box::pin(what.run(backend.clone(), clock.clone(), *response_timeout)));
+        }
+        let races = std::mem::take(&mut self.shared.timeline.lock().races);
+        for queue in races {
+            self.racing.push(Box::pin(race(queue, self.race_context())));
         }
         self.beat(now);
     }
 
-    fn next_due(&self, now: Uptime) -> Option<Weak<Held>> {
+    fn race_context(&self) -> RaceContext {
+        let Context { backend, clock, response_timeout, name, queues } = &self.context;
+        RaceContext {
+            backend: backend.clone(),
+            clock: clock.clone(),
+            response_timeout: *response_timeout,
+            name: name.clone(),
+            queues: queues.clone(),
+        }
+    }
+
+    fn next_due(&self, now: Uptime) -> Option<Weak<Tenure>> {
         let mut timeline = self.shared.timeline.lock();
         let entry = timeline.due.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())
@@ -262,7 +303,7 @@ impl Worker {
     fn verify_all(&self) {
         let mut timeline = self.shared.timeline.lock();
         let all = std::mem::take(&mut timeline.due);
-        timeline.due = all.into_iter().map(|((_, id), held)| ((Uptime::default(), id), held)).collect();
+        timeline.due = all.into_iter().map(|((_, id), tenure)| ((Uptime::default(), id), tenure)).collect();
     }
 
     fn renewal_store(&self) -> Option<RedisStore> {
@@ -280,12 +321,13 @@ impl Drop for Worker {
         timeline.ended = true;
         timeline.stop_by.get_or_insert(Uptime::default());
         timeline.give_backs.clear();
-        let left = std::mem::take(&mut timeline.due);
+        let (left, races) = (std::mem::take(&mut timeline.due), std::mem::take(&mut timeline.races));
         drop(timeline);
         self.shared.give_backs.send_replace(0);
-        for held in left.into_values().filter_map(|held| held.upgrade()) {
-            held.end(LossReason::KeeperClosed);
+        for tenure in left.into_values().filter_map(|tenure| tenure.upgrade()) {
+            tenure.lose(LossReason::KeeperClosed);
         }
+        races.iter().for_each(|queue| queue.abandon());
     }
 }
 

@@ -12,6 +12,7 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
+use crate::lock::Queues;
 
 /// What lock keys begin with unless [`KeeperBuilder::prefix`] says otherwise.
 const DEFAULT_PREFIX: &str = "lock:";
@@ -122,14 +123,24 @@ impl KeeperBuilder {
             Backend::Redis(lanes) => lanes.on(Lane::Command).response_timeout(),
             _ => self.response_timeout.unwrap_or(DEFAULT_RESPONSE_TIMEOUT),
         };
-        let context = Context { backend: backend.clone(), clock: clock.clone(), response_timeout };
         let identity = Identity::new(&host_name(), std::process::id());
+        let identity = identity.labelled(self.owner.as_deref().unwrap_or_default());
+        let (name, queues) = (identity.keeper(rand::random()), Arc::<Queues>::default());
+        let context = Context {
+            backend: backend.clone(),
+            clock: clock.clone(),
+            response_timeout,
+            name: name.clone(),
+            queues: queues.clone(),
+        };
         let inner = Inner {
             background: Background::start(context, self.place)?,
             backend,
             clock,
             prefix: self.prefix.map_or_else(|| Prefix::new(DEFAULT_PREFIX), Ok)?,
-            identity: identity.labelled(self.owner.as_deref().unwrap_or_default()),
+            identity,
+            name,
+            queues,
             response_timeout,
             held_count: AtomicUsize::new(0),
             seen_fence: AtomicU64::new(0),

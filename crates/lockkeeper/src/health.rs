@@ -29,6 +29,8 @@ pub struct Health {
     pub server_ahead_us: i64,
     /// Locks held through this keeper.
     pub held: usize,
+    /// Callers that wait for a lock.
+    pub waiting: usize,
     /// Releases and compensations under way.
     pub giving_back: usize,
 }
@@ -75,6 +77,7 @@ impl Keeper {
             renewal_connected,
             server_ahead_us,
             held: inner.held_count.load(Ordering::Relaxed),
+            waiting: inner.queues.waiting(),
             giving_back: inner.background.pending(),
         }
     }
@@ -96,9 +99,10 @@ impl Keeper {
     pub async fn close(&self, limit: Duration) -> Closed {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::Release);
+        inner.queues.close();
         let _ = tokio::time::timeout(limit, inner.background.drained()).await;
         let still_held =
-            inner.background.held().iter().filter(|held| held.end(LossReason::KeeperClosed)).count();
+            inner.background.held().iter().filter(|held| held.tenure.lose(LossReason::KeeperClosed)).count();
         let undone = inner.background.pending();
         inner.background.stop(inner.clock.uptime(), Duration::ZERO);
         Closed { still_held, undone }

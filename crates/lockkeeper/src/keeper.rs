@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Fence, Identity};
+use lockkeeper_core::lock::{Fence, Identity, KeeperName};
 use lockkeeper_core::{Clock, Error, Key, Keys, Prefix};
 use lockkeeper_redis::{Lane, RedisStore};
 
 use crate::backend::Backend;
 use crate::background::Background;
 use crate::builder::KeeperBuilder;
-use crate::lock::{GiveBack, Lock};
+use crate::lock::{GiveBack, Lock, Queues};
 
 /// Makes locks on one store. Cheap to clone; clones share connections, thread and clock.
 #[derive(Clone)]
@@ -26,6 +26,9 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) prefix: Prefix,
     pub(crate) identity: Identity,
+    /// What others see of those who wait here.
+    pub(crate) name: KeeperName,
+    pub(crate) queues: Arc<Queues>,
     pub(crate) response_timeout: Duration,
     pub(crate) held_count: AtomicUsize,
     pub(crate) seen_fence: AtomicU64,

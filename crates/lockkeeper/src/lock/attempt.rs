@@ -1,84 +1,146 @@
 //! One try to take a lock, and what happens to it when its future is dropped or its answer never comes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Acquire, AcquireReply, FenceRequest, Lease, OwnerToken};
-use lockkeeper_core::{Error, ErrorKind, Timestamp};
+use lockkeeper_core::lock::{
+    Acquire, AcquireReply, Busy as Occupied, Fence, FenceRequest, Lease, MAX_FENCE_BLOCK, OwnerToken, Waiter,
+    Watch, WatchOutcome,
+};
+use lockkeeper_core::{Answer, Error, ErrorKind, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
 use super::builder::Lock;
 use super::give_back::{Doubt, GiveBack};
-use super::guard::LockGuard;
-use super::held::Held;
-use super::outcome::{Acquired, Busy};
+use super::outcome::Busy;
+use super::tenure::{Grant, Tenure};
 
-/// Whether somebody has waited for this try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Try {
-    First,
-    Poll,
+/// So many fences are reserved at least, for those of this process who wait by the time of the release.
+const SMALLEST_BLOCK: u32 = 32;
+
+/// What came of a try.
+pub(super) enum Tried {
+    Taken(Arc<Tenure>),
+    Busy(Busy),
 }
 
-/// Sends one acquire with a fresh token.
+/// Tries once with a fresh token.
 ///
 /// Invariants 5 and 8: whatever may have been taken and is not held is given back in the background, and its token
 /// is never used again.
-pub(super) async fn once(lock: &Lock, lease: Lease, kind: Try, within: Duration) -> Result<Acquired, Error> {
-    let inner = &lock.inner;
-    let token = token(lock)?;
-    let mut in_flight = InFlight { lock, token, lease, not_after: None, within, armed: true };
-    let lane = if kind == Try::First { Lane::Command } else { Lane::Waiting };
-    let fences = FenceRequest { seen: inner.seen_fence(), block: 1 };
-    let decision = Acquire { token: in_flight.token.clone(), lease, fences, not_after: Timestamp::MAX };
-    let sent = inner.clock.uptime();
-    let answer = match inner.backend.apply(lane, &lock.keys, decision, within).await {
-        Ok(answer) => answer,
-        Err(error) => {
-            match error.kind() {
-                ErrorKind::OutcomeUnknown { not_after } => in_flight.not_after = not_after,
+pub(super) async fn once(lock: &Lock, lease: Lease, within: Duration) -> Result<Tried, Error> {
+    let try_ = Try::new(lock, lease, SMALLEST_BLOCK, within)?;
+    let (lock, decision) = (try_.lock, try_.decision());
+    let answer = lock.inner.backend.apply(Lane::Command, &lock.keys, decision, within).await;
+    try_.conclude(answer)
+}
+
+/// The same for `waiting` callers who wait: a refusal leaves a note of presence, and has the waiting connection told
+/// of changes. Also says whether another keeper waits.
+pub(super) async fn watch(
+    lock: &Lock,
+    lease: Lease,
+    waiting: u32,
+    within: Duration,
+) -> Result<(Tried, bool), Error> {
+    let try_ = Try::new(lock, lease, block_for(waiting), within)?;
+    let waiter = Waiter { keeper: lock.inner.name.clone(), count: waiting };
+    let decision = Watch { acquire: try_.decision(), waiter };
+    let answer = lock.inner.backend.apply(Lane::Waiting, &lock.keys, decision, within).await;
+    let others_wait = answer.as_ref().is_ok_and(|answer| answer.reply.others_wait);
+    let answer = answer.map(|answer| {
+        answer.map(|reply| match reply.outcome {
+            WatchOutcome::Granted(fence) => AcquireReply::Granted(fence),
+            WatchOutcome::Busy(busy) => AcquireReply::Busy(busy),
+        })
+    });
+    try_.conclude(answer).map(|tried| (tried, others_wait))
+}
+
+/// Two for each who waits: some will come back.
+pub(super) fn block_for(waiting: u32) -> u32 {
+    waiting.saturating_mul(2).clamp(SMALLEST_BLOCK, MAX_FENCE_BLOCK)
+}
+
+/// A token that the server may hold and nobody owns yet. Dropped while armed, it is given back.
+pub(super) struct Try<'a> {
+    lock: &'a Lock,
+    pub(super) token: OwnerToken,
+    lease: Lease,
+    block: u32,
+    within: Duration,
+    sent: Uptime,
+    not_after: Option<Timestamp>,
+    armed: bool,
+}
+
+impl<'a> Try<'a> {
+    pub(super) fn new(lock: &'a Lock, lease: Lease, block: u32, within: Duration) -> Result<Self, Error> {
+        let (token, sent) = (token(lock)?, lock.inner.clock.uptime());
+        Ok(Self { lock, token, lease, block, within, sent, not_after: None, armed: true })
+    }
+
+    pub(super) fn fences(&self) -> FenceRequest {
+        FenceRequest { seen: self.lock.inner.seen_fence(), block: self.block }
+    }
+
+    fn decision(&self) -> Acquire {
+        let (token, lease) = (self.token.clone(), self.lease);
+        Acquire { token, lease, fences: self.fences(), not_after: Timestamp::MAX }
+    }
+
+    fn conclude(mut self, answer: Result<Answer<AcquireReply>, Error>) -> Result<Tried, Error> {
+        let answer = self.note(answer)?;
+        match answer.reply {
+            AcquireReply::Busy(busy) => self.busy(busy),
+            AcquireReply::Granted(fence) => self.taken(fence).map(Tried::Taken),
+        }
+    }
+
+    /// Notes how long the request may still take effect.
+    pub(super) fn note<R>(&mut self, answer: Result<Answer<R>, Error>) -> Result<Answer<R>, Error> {
+        match &answer {
+            // An earlier copy of the request may still be on its way; it takes nothing after this.
+            Ok(answer) => self.not_after = (answer.sent > 1).then(|| answer.at.after(self.within)),
+            Err(error) => match error.kind() {
+                ErrorKind::OutcomeUnknown { not_after } => self.not_after = not_after,
                 _ if error.may_have_been_applied() => {}
-                _ => in_flight.disarm(),
-            }
-            return Err(error);
+                _ => self.armed = false,
+            },
         }
-    };
-    // An earlier copy of the request may still be on its way; it takes nothing after this.
-    let in_doubt_until = (answer.sent > 1).then(|| answer.at.after(within));
-    in_flight.not_after = in_doubt_until;
-    match answer.reply {
-        AcquireReply::Busy(busy) => {
-            match in_doubt_until {
-                None => in_flight.disarm(),
-                // A token of the caller's own that is being compensated cannot be tried again.
-                not_after if lock.token.is_some() => {
-                    let kind = ErrorKind::OutcomeUnknown { not_after };
-                    let detail = "busy, but an earlier copy of the request is in doubt";
-                    return Err(Error::new(kind, "acquire", detail).with_key(&lock.keys));
-                }
-                _ => {}
+        answer
+    }
+
+    fn busy(mut self, busy: Occupied) -> Result<Tried, Error> {
+        match self.not_after {
+            None => self.armed = false,
+            // A token of the caller's own that is being compensated cannot be tried again.
+            not_after if self.lock.token.is_some() => {
+                let kind = ErrorKind::OutcomeUnknown { not_after };
+                let detail = "busy, but an earlier copy of the request is in doubt";
+                return Err(Error::new(kind, "acquire", detail).with_key(&self.lock.keys));
             }
-            let key = lock.keys.at(busy.index).clone();
-            Ok(Acquired::Busy(Busy { key, holder: busy.holder, remaining: busy.remaining }))
+            _ => {}
         }
-        AcquireReply::Granted(fence) => {
-            inner.saw_fence(fence);
-            if inner.clock.uptime() >= lease.deadline(sent) {
-                return Err(Error::new(ErrorKind::Lost, "acquire", "the lease ended before the answer came")
-                    .with_key(&lock.keys));
-            }
-            in_flight.disarm();
-            let held = Held::new(
-                inner.clone(),
-                lock.keys.clone(),
-                in_flight.token.clone(),
-                fence,
-                lease,
-                lock.terms,
-                sent,
-                in_doubt_until,
-            );
-            Ok(Acquired::Held(LockGuard::new(held)))
+        let key = self.lock.keys.at(busy.index).clone();
+        Ok(Tried::Busy(Busy { key, holder: busy.holder, remaining: busy.remaining }))
+    }
+
+    pub(super) fn taken(mut self, fence: Fence) -> Result<Arc<Tenure>, Error> {
+        let (inner, sent) = (&self.lock.inner, self.sent);
+        inner.saw_fence(fence);
+        if inner.clock.uptime() >= self.lease.deadline(sent) {
+            return Err(Error::new(ErrorKind::Lost, "acquire", "the lease ended before the answer came")
+                .with_key(&self.lock.keys));
         }
+        self.armed = false;
+        let grant = Grant { fence, block: self.block, sent, in_doubt_until: self.not_after };
+        Ok(Tenure::new(self.lock, self.token.clone(), self.lease, grant))
+    }
+
+    /// It was answered and took nothing, unless an earlier copy is still in doubt.
+    pub(super) fn settle(mut self) {
+        self.armed = self.not_after.is_some();
     }
 }
 
@@ -90,27 +152,14 @@ fn token(lock: &Lock) -> Result<OwnerToken, Error> {
     getrandom::fill(&mut random).map_err(|error| {
         Error::new(ErrorKind::Unsupported, "acquire", format!("no random numbers: {error}"))
     })?;
-    let identity = lock.identity.as_ref().unwrap_or(&lock.inner.identity);
-    Ok(OwnerToken::generate(random, identity, lock.inner.clock.wall()))
+    let (inner, wall) = (&lock.inner, lock.inner.clock.wall());
+    Ok(match &lock.label {
+        Some(label) => OwnerToken::generate(random, &inner.identity.labelled(label), wall),
+        None => OwnerToken::generate(random, &inner.identity, wall),
+    })
 }
 
-/// A token that the server may hold and nobody owns yet. Dropped while armed, it is given back.
-struct InFlight<'a> {
-    lock: &'a Lock,
-    token: OwnerToken,
-    lease: Lease,
-    not_after: Option<Timestamp>,
-    within: Duration,
-    armed: bool,
-}
-
-impl InFlight<'_> {
-    fn disarm(&mut self) {
-        self.armed = false;
-    }
-}
-
-impl Drop for InFlight<'_> {
+impl Drop for Try<'_> {
     fn drop(&mut self) {
         if !self.armed {
             return;

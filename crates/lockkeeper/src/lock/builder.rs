@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Identity, Lease, OwnerToken};
+use lockkeeper_core::lock::{Lease, OwnerToken};
 use lockkeeper_core::{Error, ErrorKind, Keys};
 
 use super::guard::LockGuard;
 use super::outcome::{Acquired, LossReason};
-use super::{attempt, wait};
+use super::wait;
 use crate::keeper::Inner;
 
 /// The lease unless [`Lock::lease`] says otherwise.
@@ -30,7 +30,7 @@ pub struct Lock {
     pub(super) lease: Duration,
     pub(super) wait: Option<Duration>,
     pub(super) terms: Terms,
-    pub(super) identity: Option<Identity>,
+    pub(super) label: Option<Arc<str>>,
     pub(super) token: Option<OwnerToken>,
 }
 
@@ -45,15 +45,7 @@ pub(crate) struct Terms {
 impl Lock {
     pub(crate) fn new(inner: Arc<Inner>, keys: Keys) -> Self {
         let terms = Terms { renew: true, max_hold: Some(DEFAULT_MAX_HOLD), max_renewals: None };
-        Self {
-            inner,
-            keys,
-            lease: DEFAULT_LEASE,
-            wait: Some(DEFAULT_WAIT),
-            terms,
-            identity: None,
-            token: None,
-        }
+        Self { inner, keys, lease: DEFAULT_LEASE, wait: Some(DEFAULT_WAIT), terms, label: None, token: None }
     }
 
     /// The length of the lease: 10 ms (100 ms where it is renewed) to 365 days, in whole milliseconds.
@@ -103,7 +95,7 @@ impl Lock {
     /// other characters become `_`.
     #[must_use]
     pub fn owner(mut self, label: &str) -> Self {
-        self.identity = Some(self.inner.identity.labelled(label));
+        self.label = Some(label.into());
         self
     }
 
@@ -131,16 +123,22 @@ impl Lock {
     pub async fn try_acquire(&self) -> Result<Acquired, Error> {
         self.check_open()?;
         let lease = self.checked_lease()?;
-        attempt::once(self, lease, attempt::Try::First, self.inner.response_timeout).await
+        wait::try_once(self, lease).await
     }
 
     /// Tries until it is held or the wait limit has passed; then the answer is busy, or the last error.
     ///
-    /// Waits by a poll with growing, jittered pauses of 5 ms to 1 s, never more than 5 ms past the end of the holder's
-    /// lease.
+    /// Who has to wait stands in line behind those of this keeper who wait for the same keys: first come, first
+    /// served. The line tries when the server tells of a change (a release, a forced release), 1 to 5 ms after the end
+    /// of the holder's lease, and at the latest after a second; where the server may not be asked to tell, with
+    /// growing, jittered pauses of 5 ms to 1 s. A holder of this keeper passes the lock on to the front of the line
+    /// inside the process. While other keepers wait too, turns end after 5 ms; there is no order among keepers.
     ///
     /// # Redis
-    /// As [`try_acquire`](Self::try_acquire) per try; polls go over the waiting connection.
+    /// One try as [`try_acquire`](Self::try_acquire), unless others of this keeper wait already; then, for the whole
+    /// line, one `EVALSHA` (`watch`) per try on the waiting connection, at most ten at once and one per 2 ms because
+    /// of notices. Passed on inside the process: no round trip; by a swap where lease, label, token or renewal differ
+    /// or the reserved fences are used up: one `EVALSHA`.
     ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire). While time is left, transient errors are tried again.
@@ -207,7 +205,7 @@ impl Lock {
         Error::new(ErrorKind::Lost, "run", reason.to_string()).with_key(&self.keys)
     }
 
-    fn check_open(&self) -> Result<(), Error> {
+    pub(super) fn check_open(&self) -> Result<(), Error> {
         if self.inner.is_closed() {
             return Err(Error::new(ErrorKind::Closed, "acquire", "").with_key(&self.keys));
         }

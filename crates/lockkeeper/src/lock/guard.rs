@@ -1,6 +1,7 @@
 //! The guard: what a holder holds.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{Fence, Lease, OwnerToken, Release, ReleaseReply, Renew, RenewReply};
@@ -41,7 +42,7 @@ impl LockGuard {
     /// How long it is valid without another renewal; zero when it is not.
     pub fn remaining(&self) -> Duration {
         if self.held.is_held() {
-            self.held.deadline().since(self.held.inner.clock.uptime())
+            self.held.tenure.deadline().since(self.held.inner().clock.uptime())
         } else {
             Duration::ZERO
         }
@@ -61,19 +62,21 @@ impl LockGuard {
         self.held.reason()
     }
 
-    /// The secret that proves ownership. Give it only to who may release.
+    /// The secret that proves ownership. Give it only to who may release. From then on the lock is not passed on
+    /// inside this process: whoever has the token could release it under the next holder.
     pub fn token(&self) -> &OwnerToken {
-        &self.held.token
+        self.held.tenure.shown.store(true, Ordering::Release);
+        &self.held.tenure.token
     }
 
     /// The keys, as displayed.
     pub fn key(&self) -> String {
-        self.held.keys.to_string()
+        self.held.tenure.keys.to_string()
     }
 
     /// The length of the lease that was asked for.
     pub fn lease(&self) -> Duration {
-        self.held.lease.as_duration()
+        self.held.tenure.lease.as_duration()
     }
 
     /// Lengthens the lease to `length` from now. A lease that already runs for longer is not shortened.
@@ -89,27 +92,30 @@ impl LockGuard {
     /// The server's lease may have been lengthened; the guard counts on the old one.
     pub async fn extend(&self, length: Duration) -> Result<Extended, Error> {
         let held = &self.held;
-        let lease = Lease::new(length).map_err(|error| error.with_key(&held.keys))?;
+        let lease = Lease::new(length).map_err(|error| error.with_key(&held.tenure.keys))?;
         self.check_held("extend")?;
-        let decision = Renew { token: held.token.clone(), lease, not_after: Timestamp::MAX };
-        let sent = held.inner.clock.uptime();
+        if lease > held.tenure.lease {
+            held.tenure.is_stretched.store(true, Ordering::Release);
+        }
+        let decision = Renew { token: held.tenure.token.clone(), lease, not_after: Timestamp::MAX };
+        let sent = held.inner().clock.uptime();
         let answer = held
-            .inner
+            .inner()
             .backend
-            .apply(Lane::Command, &held.keys, decision, held.inner.response_timeout)
+            .apply(Lane::Command, &held.tenure.keys, decision, held.inner().response_timeout)
             .await?;
         Ok(match answer.reply {
             RenewReply::Renewed => {
                 self.check_held("extend")?;
-                held.prolong(lease, sent);
+                held.tenure.prolong(lease, sent);
                 Extended::Extended
             }
             RenewReply::Expired(_) => {
-                held.end_as_absent();
+                held.tenure.lose_as_absent();
                 Extended::Expired
             }
             RenewReply::HeldByAnother(_, holder) => {
-                held.end(LossReason::HeldByAnother(holder.clone()));
+                held.tenure.lose(LossReason::HeldByAnother(holder.clone()));
                 Extended::HeldByAnother(holder)
             }
         })
@@ -117,8 +123,11 @@ impl LockGuard {
 
     /// Gives the lock back, for all clones of this guard. Releasing twice is harmless.
     ///
+    /// Where somebody of this keeper waits for it, it is theirs at once, without a round trip; see
+    /// [`Lock::acquire`](crate::Lock::acquire).
+    ///
     /// # Redis
-    /// One `EVALSHA`, one round trip. Inside: `TIME`, and a `GET` and a `DEL` per key.
+    /// One `EVALSHA`, one round trip. Inside: `TIME`, and a `GET` and a `DEL` per key. None where it was passed on.
     ///
     /// # Errors
     /// The server refused, or is unreachable: it is tried again in the background until the lease has ended.
@@ -131,12 +140,17 @@ impl LockGuard {
         if !held.end(LossReason::Released) && held.reason() == Some(LossReason::Released) {
             return Ok(Released::Released);
         }
+        let is_ours = held.settle() && was_valid;
+        if is_ours && held.tenure.pass_on() {
+            return Ok(Released::Released);
+        }
+        held.tenure.close();
         let mut undone = Undone { held, armed: true };
-        let decision = Release { token: held.token.clone() };
+        let decision = Release { token: held.tenure.token.clone() };
         let answer = match held
-            .inner
+            .inner()
             .backend
-            .apply(Lane::Command, &held.keys, decision, held.inner.response_timeout)
+            .apply(Lane::Command, &held.tenure.keys, decision, held.inner().response_timeout)
             .await
         {
             Ok(answer) => answer,
@@ -144,11 +158,11 @@ impl LockGuard {
             Err(error) => return Err(error),
         };
         undone.armed = false;
-        held.was_released();
+        held.tenure.was_released();
         Ok(match answer.reply {
             // The first copy's answer was lost, and it did it: the lease was running all the while.
             ReleaseReply::Expired(_)
-                if answer.sent > 1 && was_valid && held.inner.clock.uptime() < held.deadline() =>
+                if answer.sent > 1 && was_valid && held.inner().clock.uptime() < held.tenure.deadline() =>
             {
                 Released::Released
             }
@@ -158,7 +172,7 @@ impl LockGuard {
 
     fn check_held(&self, operation: &'static str) -> Result<(), Error> {
         let lost = |reason: LossReason| {
-            Error::new(ErrorKind::Lost, operation, reason.to_string()).with_key(&self.held.keys)
+            Error::new(ErrorKind::Lost, operation, reason.to_string()).with_key(&self.held.tenure.keys)
         };
         self.held.reason().map_or(Ok(()), |reason| Err(lost(reason)))
     }
@@ -183,7 +197,7 @@ struct Undone<'a> {
 impl Drop for Undone<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.held.give_back();
+            self.held.tenure.give_back();
         }
     }
 }

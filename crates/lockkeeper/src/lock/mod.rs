@@ -6,6 +6,9 @@ mod give_back;
 mod guard;
 mod held;
 mod outcome;
+mod queue;
+mod swap;
+mod tenure;
 mod wait;
 mod watchdog;
 
@@ -14,4 +17,6 @@ pub(crate) use give_back::GiveBack;
 pub use guard::LockGuard;
 pub(crate) use held::Held;
 pub use outcome::{Acquired, Busy, Extended, ForceReleased, LossReason, Released};
+pub(crate) use queue::{Queue, Queues, RaceContext, race};
+pub(crate) use tenure::Tenure;
 pub(crate) use watchdog::tend;

@@ -1,75 +1,79 @@
-//! Waiting: a poll with growing, jittered pauses, bounded by the holder's remaining time and the wait limit.
+//! Acquiring with patience: one try, then a place in the line of those of this keeper who wait.
 
+use lockkeeper_core::Error;
+use lockkeeper_core::lock::Lease;
 use std::time::Duration;
 
-use lockkeeper_core::lock::Lease;
-use lockkeeper_core::{Error, ErrorKind};
-
-use super::attempt::{Try, once};
+use super::attempt::{self, Tried};
 use super::builder::Lock;
-use super::outcome::Acquired;
-use crate::clock::sleep_until;
+use super::guard::LockGuard;
+use super::outcome::{Acquired, Busy};
+use super::queue::{Outcome, may_be_repeated};
+use super::swap::{Swapped, swap};
 
-/// The first pause between polls; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// The longest pause between polls.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Tries once; nobody waits for it.
+pub(super) async fn try_once(lock: &Lock, lease: Lease) -> Result<Acquired, Error> {
+    match attempt::once(lock, lease, lock.inner.response_timeout).await? {
+        Tried::Busy(busy) => Ok(Acquired::Busy(busy)),
+        Tried::Taken(tenure) => Ok(tenure.first_holder(lock).map_or_else(
+            || unreachable!("a tenure that was just made has a seat"),
+            |held| Acquired::Held(LockGuard::new(held)),
+        )),
+    }
+}
 
-/// Tries until held, or until the limit has passed and one more try was made.
+/// Tries until held, or until the limit has passed.
 pub(super) async fn acquire(lock: &Lock, lease: Lease) -> Result<Acquired, Error> {
+    if lock.wait == Some(Duration::ZERO) {
+        return try_once(lock, lease).await;
+    }
     let clock = &*lock.inner.clock;
-    let ends = lock.wait.map(|limit| clock.uptime().after(limit));
-    let mut backoff = FIRST_PAUSE;
-    let mut kind = Try::First;
+    let until = lock.wait.map(|limit| clock.uptime().after(limit));
+    let mut seen = None;
+    if !lock.inner.queues.has_line(lock) {
+        match try_once(lock, lease).await {
+            Ok(Acquired::Busy(busy)) => seen = Some(busy),
+            Err(error) if may_be_repeated(lock.token.is_some(), &error) => {
+                if until.is_some_and(|until| clock.uptime() >= until) {
+                    return Err(error);
+                }
+            }
+            result => return result,
+        }
+    }
+    stand_in_line(lock, lease, until, seen).await
+}
+
+/// Waits until it is this caller's turn. Whoever was given a lock that was lost meanwhile stands at the front again.
+async fn stand_in_line(
+    lock: &Lock,
+    lease: Lease,
+    until: Option<lockkeeper_core::Uptime>,
+    mut seen: Option<Busy>,
+) -> Result<Acquired, Error> {
+    let mut at_front = false;
     loop {
-        let result = once(lock, lease, kind, lock.inner.response_timeout).await;
-        let remaining = match &result {
-            Ok(Acquired::Busy(busy)) => busy.remaining,
-            Err(error) if may_try_again(lock, error) => None,
-            _ => return result,
+        lock.check_open()?;
+        let held = match lock.inner.queues.join(lock, lease, until, seen.take(), at_front).await {
+            Outcome::Held(held) => held,
+            Outcome::Busy(busy) => return Ok(Acquired::Busy(busy)),
+            Outcome::Failed(error) => return Err(error),
+            Outcome::Baton(baton) => match swap(lock, lease, baton).await {
+                Ok(Swapped::Held(held)) => held,
+                Ok(Swapped::Lost) => {
+                    at_front = true;
+                    continue;
+                }
+                Err(error) if may_be_repeated(lock.token.is_some(), &error) => {
+                    at_front = true;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            },
         };
-        let now = clock.uptime();
-        if ends.is_some_and(|ends| now >= ends) || lock.inner.is_closed() {
-            return result;
+        if held.is_valid() {
+            return Ok(Acquired::Held(LockGuard::new(held)));
         }
-        let until = now.after(pause(backoff, remaining));
-        sleep_until(clock, ends.map_or(until, |ends| until.min(ends))).await;
-        backoff = (backoff * 2).min(LONGEST_PAUSE);
-        kind = Try::Poll;
-    }
-}
-
-/// A token that is being compensated is never used again. Ours is fresh for every try; a given one is not.
-fn may_try_again(lock: &Lock, error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::OutcomeUnknown { .. } | ErrorKind::Lost => lock.token.is_none(),
-        _ => error.is_transient(),
-    }
-}
-
-/// Half to all of `backoff`, and no longer than until shortly after the holder's lease ends.
-fn pause(backoff: Duration, remaining: Option<Duration>) -> Duration {
-    let pause = backoff.mul_f64(rand::random_range(0.5..1.0));
-    match remaining {
-        Some(remaining) => pause.min(remaining + Duration::from_micros(rand::random_range(1000..5000))),
-        None => pause,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn l116_l31_pauses_grow_to_a_ceiling_and_never_to_nothing() {
-        let mut backoff = FIRST_PAUSE;
-        for _ in 0..30 {
-            let pause = pause(backoff, None);
-            assert!(pause >= FIRST_PAUSE / 2 && pause <= LONGEST_PAUSE);
-            backoff = (backoff * 2).min(LONGEST_PAUSE);
-        }
-        assert_eq!(backoff, LONGEST_PAUSE);
-        let short = pause(LONGEST_PAUSE, Some(Duration::ZERO));
-        assert!(short >= Duration::from_millis(1) && short < Duration::from_millis(6));
+        at_front = true;
     }
 }

@@ -1,4 +1,4 @@
-//! The watchdog's work on one held lock: renew it, try again inside the lease, or see it lapse.
+//! The watchdog's work on one tenure: renew it, try again inside the lease, or see it lapse.
 //!
 //! Invariant 10: nothing renews after release. A renewal of a released lock finds the acquisition ended before it is
 //! sent, and finds no key with its token if it was under way; a renewal never creates a key.
@@ -12,68 +12,76 @@ use lockkeeper_core::lock::{Renew, RenewReply};
 use lockkeeper_core::{Error, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
-use super::held::Held;
 use super::outcome::LossReason;
+use super::tenure::Tenure;
 
 /// The shortest and the longest pause before a failed renewal is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Does what is due for `held`, puts it back on the timeline, and returns the renewal to be run, if one is due.
-pub(crate) fn tend(held: &Arc<Held>) -> Option<BoxFuture<'static, ()>> {
-    let now = held.inner.clock.uptime();
-    if !held.is_held() {
+/// Does what is due for `tenure`, puts it back on the timeline, and returns the renewal to be run, if one is due.
+pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
+    let now = tenure.inner.clock.uptime();
+    if tenure.is_over() {
         return None;
     }
-    if now >= held.deadline() {
-        held.lapse();
+    if now >= tenure.deadline() {
+        tenure.lapse();
         return None;
     }
-    if held.hold_bound().is_some_and(|bound| now >= bound) {
-        held.end(LossReason::MaxHold);
+    let Some(held) = tenure.holder().filter(|held| held.is_held()) else {
+        // On its way from one holder to the next.
+        tenure.tend_at(tenure.deadline());
+        return None;
+    };
+    let bound = held.hold_bound().unwrap_or(Uptime::MAX);
+    if now >= bound {
+        tenure.lose(LossReason::MaxHold);
         return None;
     }
     // While the renewal is under way, it stands at its deadline.
-    held.tend_at(held.hold_bound().map_or(held.deadline(), |bound| bound.min(held.deadline())));
-    held.may_renew().then(|| renewal(held, now))
+    tenure.tend_at(bound.min(tenure.deadline()));
+    held.may_renew().then(|| renewal(tenure, now))
 }
 
 /// The renewal owns no part of the lock: a guard that is dropped meanwhile releases at once.
-fn renewal(held: &Arc<Held>, sent: Uptime) -> BoxFuture<'static, ()> {
-    let within = held.inner.response_timeout.min(held.lease.as_duration() / 4);
-    let decision = Renew { token: held.token.clone(), lease: held.lease, not_after: Timestamp::MAX };
-    let (backend, keys, held) = (held.inner.backend.clone(), held.keys.clone(), Arc::downgrade(held));
+fn renewal(tenure: &Arc<Tenure>, sent: Uptime) -> BoxFuture<'static, ()> {
+    let within = tenure.inner.response_timeout.min(tenure.lease.as_duration() / 4);
+    let decision = Renew { token: tenure.token.clone(), lease: tenure.lease, not_after: Timestamp::MAX };
+    let (backend, keys, tenure) = (tenure.inner.backend.clone(), tenure.keys.clone(), Arc::downgrade(tenure));
     Box::pin(async move {
         let answer = backend.apply(Lane::Renewal, &keys, decision, within).await;
-        if let Some(held) = held.upgrade() {
-            note(&held, sent, answer.map(|answer| answer.reply));
+        if let Some(tenure) = tenure.upgrade() {
+            note(&tenure, sent, answer.map(|answer| answer.reply));
         }
     })
 }
 
-fn note(held: &Arc<Held>, sent: Uptime, answer: Result<RenewReply, Error>) {
+fn note(tenure: &Arc<Tenure>, sent: Uptime, answer: Result<RenewReply, Error>) {
     match answer {
         Ok(RenewReply::Renewed) => {
-            held.prolong(held.lease, sent);
-            held.set_trouble(None);
-            held.renewals.fetch_add(1, Ordering::Relaxed);
-            held.tend_at(held.next_renewal(sent));
+            tenure.prolong(tenure.lease, sent);
+            tenure.set_trouble(None);
+            tenure.renewals.fetch_add(1, Ordering::Relaxed);
+            let due = tenure.holder().map_or(tenure.deadline(), |held| held.next_due(sent));
+            tenure.tend_at(due);
         }
-        Ok(RenewReply::Expired(_)) => held.end_as_absent(),
-        Ok(RenewReply::HeldByAnother(_, holder)) => drop(held.end(LossReason::HeldByAnother(holder))),
-        Err(error) => retry(held, &error),
+        Ok(RenewReply::Expired(_)) => tenure.lose_as_absent(),
+        Ok(RenewReply::HeldByAnother(_, holder)) => drop(tenure.lose(LossReason::HeldByAnother(holder))),
+        Err(error) => retry(tenure, &error),
     }
 }
 
 /// A failed or unanswered renewal says nothing about the lease: it runs until its deadline.
-fn retry(held: &Arc<Held>, error: &Error) {
-    if !held.is_held() {
+fn retry(tenure: &Arc<Tenure>, error: &Error) {
+    if tenure.is_over() {
         return;
     }
-    if held.set_trouble(Some(error.to_string())) {
-        tracing::debug!(key = %held.keys, %error, "lock renewal failed again");
+    if tenure.set_trouble(Some(error.to_string())) {
+        tracing::debug!(key = %tenure.keys, %error, "lock renewal failed again");
     } else {
-        tracing::warn!(key = %held.keys, %error, "lock renewal failed; trying again inside the lease");
+        tracing::warn!(key = %tenure.keys, %error, "lock renewal failed; trying again inside the lease");
     }
-    let pause = (held.lease.as_duration() / 20).clamp(RETRY.0, RETRY.1).mul_f64(rand::random_range(0.5..1.0));
-    held.tend_at(held.inner.clock.uptime().after(pause).min(held.deadline()));
+    let pause = (tenure.lease.as_duration() / 20).clamp(RETRY.0, RETRY.1);
+    let due = tenure.inner.clock.uptime().after(pause.mul_f64(rand::random_range(0.5..1.0)));
+    tenure.tend_at(due.min(tenure.deadline()));
 }

@@ -1,0 +1,175 @@
+//! Waiting: the callers of one keeper who wait for the same keys stand in one line, first come, first served, and
+//! share one place in the race for the server's lock.
+//!
+//! A [`racer`] on the keeper's thread runs for each line: it tries, is told of changes, and keeps the time of everybody
+//! in the line. A holder of this process passes the lock on to the front of the line by itself.
+
+mod line;
+mod place;
+mod racer;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lockkeeper_core::lock::Lease;
+use lockkeeper_core::{Keys, Uptime};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use self::line::Line;
+pub(super) use self::place::{Baton, Outcome};
+use self::place::{Place, Waiting};
+pub(super) use self::racer::may_be_repeated;
+pub(crate) use self::racer::{RaceContext, race};
+use super::builder::Lock;
+use super::outcome::Busy;
+use super::tenure::Tenure;
+
+/// All lines of one keeper.
+#[derive(Default)]
+pub(crate) struct Queues {
+    queues: Mutex<HashMap<Keys, Arc<Queue>>>,
+    /// How many there are, to be read without the lock.
+    count: AtomicUsize,
+}
+
+/// One line.
+pub(crate) struct Queue {
+    pub(super) keys: Keys,
+    line: Mutex<Line>,
+    /// Something happened that the racer does not know of.
+    stirred: Notify,
+}
+
+impl Queues {
+    /// Nobody waits for anything. Costs no lock.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn find(&self, keys: &Keys) -> Option<Arc<Queue>> {
+        self.queues.lock().get(keys).cloned()
+    }
+
+    /// Who comes now had better stand in line at once: others do, or this keeper has the lock, or just gave it away.
+    pub(super) fn has_line(&self, lock: &Lock) -> bool {
+        let now = || lock.inner.clock.uptime();
+        !self.is_empty() && self.find(&lock.keys).is_some_and(|queue| queue.line.lock().is_occupied(now()))
+    }
+
+    /// Stands in line; `at_front` for who was about to hold it already. `seen` is who was in the way.
+    pub(super) fn join(
+        &self,
+        lock: &Lock,
+        lease: Lease,
+        until: Option<Uptime>,
+        seen: Option<Busy>,
+        at_front: bool,
+    ) -> Waiting {
+        let place = Arc::new(Place::new(lock.clone(), lease, until));
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(lock.keys.clone()).or_insert_with(|| {
+            self.count.fetch_add(1, Ordering::AcqRel);
+            Arc::new(Queue::new(lock.keys.clone()))
+        });
+        let (queue, joined) = (queue.clone(), queue.line.lock().join(place.clone(), seen, at_front));
+        drop(queues);
+        if joined.starts_race {
+            lock.inner.background.race(queue.clone());
+        } else if joined.stirs {
+            queue.stirred.notify_one();
+        }
+        Waiting::new(queue, place)
+    }
+
+    /// Takes an empty line away. False: somebody has come.
+    fn retire(&self, queue: &Queue) -> bool {
+        let mut queues = self.queues.lock();
+        let is_empty = queue.line.lock().retire();
+        if is_empty && queues.remove(&queue.keys).is_some() {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+        is_empty
+    }
+
+    /// Nobody waits any more: the keeper is closed.
+    pub(crate) fn close(&self) {
+        let all: Vec<_> = self.queues.lock().values().cloned().collect();
+        all.iter().for_each(|queue| queue.abandon());
+    }
+
+    /// How many wait for these keys.
+    pub(super) fn waiting_for(&self, keys: &Keys) -> usize {
+        self.find(keys).map_or(0, |queue| queue.line.lock().len())
+    }
+
+    /// How many wait, over all lines.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queues.lock().values().map(|queue| queue.line.lock().len()).sum()
+    }
+}
+
+impl Queue {
+    fn new(keys: Keys) -> Self {
+        Self { keys, line: Mutex::default(), stirred: Notify::new() }
+    }
+
+    /// Gives `tenure` to the front of the line. False: nobody is there, or it is another keeper's turn.
+    pub(super) fn pass_on(self: &Arc<Self>, tenure: &Arc<Tenure>) -> bool {
+        let now = tenure.inner.clock.uptime();
+        if !tenure.can_be_passed(now) {
+            return false;
+        }
+        let next = self.line.lock().next_for(tenure, now);
+        if next.wakes_racer {
+            self.stirred.notify_one();
+        }
+        let Some(place) = next.place else { return false };
+        tenure.belongs_to(self);
+        place.hand_over(tenure, now);
+        true
+    }
+
+    /// Starts a turn of this keeper with what the racer won, for the front of the line. False: nobody is there.
+    fn won(self: &Arc<Self>, tenure: &Arc<Tenure>, others_wait: bool, asked_for: &Arc<Place>) -> bool {
+        let now = tenure.inner.clock.uptime();
+        let before = self.line.lock().start_turn(tenure, others_wait, now);
+        if let Some(before) = before.filter(|before| !before.is_over()) {
+            // The server gave the lock again, so what this keeper thought to have was gone.
+            before.lose(super::LossReason::KeyGone);
+        }
+        let Some(place) = self.line.lock().take_front() else { return false };
+        tenure.belongs_to(self);
+        let is_theirs = Arc::ptr_eq(&place, asked_for);
+        match is_theirs.then(|| tenure.first_holder(&place.lock)).flatten() {
+            Some(held) => place.deliver(Outcome::Held(held)),
+            None => place.hand_over(tenure, now),
+        }
+        true
+    }
+
+    /// The turn goes on under another tenure.
+    pub(super) fn swapped(self: &Arc<Self>, tenure: &Arc<Tenure>) {
+        self.line.lock().swapped(tenure);
+        tenure.belongs_to(self);
+    }
+
+    /// Back to the race.
+    pub(super) fn tenure_ended(&self) {
+        self.line.lock().tenure_ended();
+        self.stirred.notify_one();
+    }
+
+    /// The racer is gone, and nobody will come after it.
+    pub(crate) fn abandon(&self) {
+        let left = self.line.lock().abandon();
+        left.into_iter().for_each(|place| place.close());
+        self.stirred.notify_one();
+    }
+
+    /// A caller waits no more.
+    fn leave(&self, place: &Arc<Place>) {
+        self.line.lock().leave(place);
+    }
+}

@@ -1,0 +1,298 @@
+//! A tenure: what this keeper has on the server. It goes from holder to holder inside the process without a round
+//! trip; what shows on the server is the keeper, which is the truth about who holds.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Fence, Lease, OwnerToken};
+use lockkeeper_core::{Keys, Timestamp, Uptime};
+use parking_lot::Mutex;
+
+use super::builder::Lock;
+use super::give_back::{Doubt, GiveBack};
+use super::held::Held;
+use super::outcome::LossReason;
+use super::queue::Queue;
+use crate::background::Slot;
+use crate::keeper::Inner;
+
+/// One token on the server. The token is its generation: nothing of an earlier or later one can be mistaken for it.
+pub(crate) struct Tenure {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) keys: Keys,
+    pub(crate) token: OwnerToken,
+    pub(crate) lease: Lease,
+    /// When it was asked for.
+    pub(super) sent: Uptime,
+    /// Until then, by the server's clock, a second copy of the acquire may arrive there.
+    in_doubt_until: Option<Timestamp>,
+    /// Microseconds of uptime. Only moves later.
+    deadline: AtomicU64,
+    pub(crate) renewals: AtomicU32,
+    /// Why the last renewal failed, if it did.
+    trouble: Mutex<Option<String>>,
+    /// The server may still keep the key for it, and nobody has been asked to remove it.
+    unreleased: AtomicBool,
+    /// The token is known outside: whoever has it may release, so it serves one holder only.
+    pub(super) shown: AtomicBool,
+    /// The lease may run for longer than the next holder asked for.
+    pub(super) is_stretched: AtomicBool,
+    /// What people see beside host and process, if it is not the keeper's.
+    label: Option<Arc<str>>,
+    seat: Mutex<Seat>,
+    block: u32,
+    /// Where the background's timeline has it.
+    slot: Mutex<Option<Slot>>,
+    /// Those of this keeper who wait for it, once known.
+    queue: Mutex<Option<Arc<Queue>>>,
+}
+
+/// Who holds now, and which fences are left for the next.
+struct Seat {
+    holder: Weak<Held>,
+    next: u64,
+    last: u64,
+    /// Lost, released, or about to be released: nobody may sit down any more.
+    over: bool,
+}
+
+/// What a grant says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    /// The first fence.
+    pub(super) fence: Fence,
+    /// How many numbers were reserved.
+    pub(super) block: u32,
+    /// When it was asked for.
+    pub(super) sent: Uptime,
+    pub(super) in_doubt_until: Option<Timestamp>,
+}
+
+impl Tenure {
+    pub(super) fn new(lock: &Lock, token: OwnerToken, lease: Lease, grant: Grant) -> Arc<Self> {
+        let first = grant.fence.get();
+        let last = first + u64::from(grant.block.max(1)) - 1;
+        lock.inner.saw_fence(Fence::new(last));
+        Arc::new(Self {
+            inner: lock.inner.clone(),
+            keys: lock.keys.clone(),
+            token,
+            lease,
+            sent: grant.sent,
+            in_doubt_until: grant.in_doubt_until,
+            deadline: AtomicU64::new(lease.deadline(grant.sent).as_micros()),
+            renewals: AtomicU32::new(0),
+            trouble: Mutex::new(None),
+            unreleased: AtomicBool::new(true),
+            shown: AtomicBool::new(lock.token.is_some()),
+            is_stretched: AtomicBool::new(false),
+            label: lock.label.clone(),
+            block: grant.block,
+            seat: Mutex::new(Seat { holder: Weak::new(), next: first, last, over: false }),
+            slot: Mutex::new(None),
+            queue: Mutex::new(None),
+        })
+    }
+
+    /// Its first holder, whom it was taken for.
+    pub(super) fn first_holder(self: &Arc<Self>, lock: &Lock) -> Option<Arc<Held>> {
+        let held = self.seated(lock, self.sent)?;
+        self.tend_at(held.next_due(self.sent));
+        Some(held)
+    }
+
+    /// Seats a holder under the next fence of the block. `None`: it is over, or no fence is left.
+    fn seated(self: &Arc<Self>, lock: &Lock, since: Uptime) -> Option<Arc<Held>> {
+        let mut seat = self.seat.lock();
+        if seat.over || seat.next > seat.last {
+            return None;
+        }
+        let held = Held::new(self.clone(), Fence::new(seat.next), lock, since);
+        seat.next += 1;
+        seat.holder = Arc::downgrade(&held);
+        Some(held)
+    }
+
+    /// Seats one who waited, if the tenure is as good to them as one of their own. `None`: it has to be swapped.
+    pub(super) fn seat_next(self: &Arc<Self>, lock: &Lock, lease: Lease, now: Uptime) -> Option<Arc<Held>> {
+        if !self.suits(lock, lease, now) {
+            return None;
+        }
+        let held = self.seated(lock, now)?;
+        // Nobody may have tended it so far; and a bound on holding may come before the next renewal.
+        let latest = held.hold_bound().map_or(self.deadline(), |bound| bound.min(self.deadline()));
+        if self.is_tended_after(latest) {
+            self.tend_at(held.next_due(self.sent).max(now));
+        }
+        Some(held)
+    }
+
+    /// The same lease, renewed, half of it left, under the same label, with no token of the caller's own.
+    fn suits(&self, lock: &Lock, lease: Lease, now: Uptime) -> bool {
+        let is_renewed = lock.terms.renew && self.has_been_renewed_well();
+        let is_plain = lock.token.is_none() && lock.label == self.label;
+        is_renewed && is_plain && lease == self.lease && self.deadline().since(now) >= lease.as_duration() / 2
+    }
+
+    fn has_been_renewed_well(&self) -> bool {
+        !self.is_stretched.load(Ordering::Acquire) && self.trouble.lock().is_none()
+    }
+
+    /// It may be passed on: nobody outside knows its token, it is not over, and its lease runs.
+    pub(super) fn can_be_passed(&self, now: Uptime) -> bool {
+        !self.shown.load(Ordering::Acquire) && now < self.deadline() && !self.seat.lock().over
+    }
+
+    /// Who holds it now.
+    pub(crate) fn holder(&self) -> Option<Arc<Held>> {
+        self.seat.lock().holder.upgrade()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.seat.lock().over
+    }
+
+    /// Invariant 6: before this, by this process's own clock, nobody else can have been let in.
+    pub(crate) fn deadline(&self) -> Uptime {
+        Uptime::from_micros(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// A lease of `lease` was granted for a request sent at `sent`.
+    pub(crate) fn prolong(&self, lease: Lease, sent: Uptime) {
+        self.deadline.fetch_max(lease.deadline(sent).as_micros(), Ordering::AcqRel);
+    }
+
+    /// Ends it for whoever holds it; who waits goes back to the race. True if somebody held it until now.
+    pub(crate) fn lose(&self, reason: LossReason) -> bool {
+        self.close();
+        self.holder().is_some_and(|held| held.end(reason))
+    }
+
+    /// Nobody holds the key any more.
+    pub(crate) fn lose_as_absent(&self) {
+        if self.inner.clock.uptime() < self.deadline() {
+            self.lose(LossReason::KeyGone);
+        } else {
+            self.lapse();
+        }
+    }
+
+    /// Its deadline has passed.
+    pub(crate) fn lapse(&self) {
+        let trouble = self.trouble.lock().clone();
+        let is_used_up = self.holder().is_some_and(|held| held.terms.renew && !held.may_renew());
+        self.lose(match trouble {
+            Some(error) => LossReason::NotRenewed(error),
+            None if is_used_up => LossReason::MaxRenewals,
+            None => LossReason::Expired,
+        });
+    }
+
+    /// Nobody may sit down any more; nothing is tended. Those who wait are told.
+    pub(super) fn close(&self) {
+        let was_over = std::mem::replace(&mut self.seat.lock().over, true);
+        if !was_over {
+            let (slot, queue) = (self.slot.lock().take(), self.queue.lock().take());
+            if let Some(slot) = slot {
+                self.inner.background.unschedule(slot);
+            }
+            if let Some(queue) = queue {
+                queue.tenure_ended();
+            }
+        }
+    }
+
+    /// It was swapped for `next`: nothing is left of it on the server, and who waits now waits for the other.
+    pub(super) fn was_swapped(&self, next: Option<&Arc<Self>>) {
+        self.was_released();
+        let queue = next.and_then(|next| Some((next, self.queue.lock().take()?)));
+        self.close();
+        if let Some((next, queue)) = queue {
+            queue.swapped(next);
+        }
+    }
+
+    /// How many fences were reserved.
+    pub(super) fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// Gives it to whoever waits longest in this process; true if somebody has it now.
+    pub(super) fn pass_on(self: &Arc<Self>) -> bool {
+        if self.inner.queues.is_empty() {
+            return false;
+        }
+        let known = self.queue.lock().clone();
+        let queue = known.or_else(|| self.inner.queues.find(&self.keys));
+        queue.is_some_and(|queue| queue.pass_on(self))
+    }
+
+    /// Whom to tell when it ends.
+    pub(super) fn belongs_to(&self, queue: &Arc<Queue>) {
+        let mut known = self.queue.lock();
+        if !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, queue)) {
+            *known = Some(queue.clone());
+        }
+    }
+
+    /// Notes how the last renewal went; true if the one before it had failed.
+    pub(crate) fn set_trouble(&self, trouble: Option<String>) -> bool {
+        std::mem::replace(&mut *self.trouble.lock(), trouble).is_some()
+    }
+
+    /// Puts it on the background's timeline, unless it has ended meanwhile.
+    pub(crate) fn tend_at(self: &Arc<Self>, due: Uptime) {
+        let mut slot = self.slot.lock();
+        if self.is_over() {
+            return;
+        }
+        if let Some(earlier) = slot.take() {
+            self.inner.background.unschedule(earlier);
+        }
+        *slot = self.inner.background.schedule(due, Arc::downgrade(self));
+        let is_closed = slot.is_none();
+        drop(slot);
+        if is_closed {
+            self.lose(LossReason::KeeperClosed);
+        }
+    }
+
+    fn is_tended_after(&self, moment: Uptime) -> bool {
+        self.slot.lock().is_none_or(|slot| slot.due() > moment)
+    }
+
+    /// The server has answered a release, or somebody else has the key by our own doing: nothing is left to do.
+    pub(super) fn was_released(&self) {
+        self.unreleased.store(false, Ordering::Release);
+        if self.in_doubt_until.is_some() {
+            // A second copy of the acquire may come after the release.
+            self.hand_to_background();
+        }
+    }
+
+    /// A release that nobody waits for; once.
+    pub(super) fn give_back(&self) {
+        self.close();
+        if self.unreleased.swap(false, Ordering::AcqRel) {
+            self.hand_to_background();
+        }
+    }
+
+    fn hand_to_background(&self) {
+        let lease = self.lease.as_duration();
+        let mut ends = self.deadline().after(Duration::from_secs(1)).after(lease / 50);
+        let doubt = self.in_doubt_until.map_or(Doubt::None, Doubt::Until);
+        if doubt != Doubt::None {
+            ends = ends.max(self.inner.clock.uptime().after(self.inner.response_timeout).after(lease));
+        }
+        self.inner.give_back(GiveBack::new(self.keys.clone(), self.token.clone(), doubt, ends));
+    }
+}
+
+impl Drop for Tenure {
+    /// A grant that nobody sat down on.
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
