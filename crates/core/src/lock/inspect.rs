@@ -20,7 +20,8 @@ pub struct Inspection {
     pub holder: Option<Holder>,
     /// How much is left; `None` without a holder, or where the key has no expiry.
     pub remaining: Option<Duration>,
-    /// The last fence given out, while its side key lives.
+    /// The greatest fence reserved so far, while its side key lives. Nobody has a greater one; a keeper that passes a
+    /// lock on among its own callers reserves several at once.
     pub fence: Option<Fence>,
     /// Who waits, by keeper: those that noted it within the last 2.5 s. Clients of other libraries are not seen.
     pub waiters: Vec<Waiter>,

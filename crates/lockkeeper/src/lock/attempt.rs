@@ -15,7 +15,7 @@ use super::give_back::{Doubt, GiveBack};
 use super::outcome::Busy;
 use super::tenure::{Grant, Tenure};
 
-/// So many fences are reserved at least, for those of this process who wait by the time of the release.
+/// So many fences are reserved at least for those who stand in line.
 const SMALLEST_BLOCK: u32 = 32;
 
 /// What came of a try.
@@ -29,7 +29,8 @@ pub(super) enum Tried {
 /// Invariants 5 and 8: whatever may have been taken and is not held is given back in the background, and its token
 /// is never used again.
 pub(super) async fn once(lock: &Lock, lease: Lease, within: Duration) -> Result<Tried, Error> {
-    let try_ = Try::new(lock, lease, SMALLEST_BLOCK, within)?;
+    // One fence: whoever waits behind it has reserved more by then, or does so by the first swap.
+    let try_ = Try::new(lock, lease, 1, within)?;
     let (lock, decision) = (try_.lock, try_.decision());
     let answer = lock.inner.backend.apply(Lane::Command, &lock.keys, decision, within).await;
     try_.conclude(answer)
