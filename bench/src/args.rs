@@ -23,15 +23,19 @@ pub(crate) struct Args {
     seconds: f64,
     /// How many turns each arm has.
     #[arg(long, value_name = "COUNT", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
-    turns: u32,
+    pub(crate) turns: u32,
     /// Added by cargo.
     #[arg(long, hide = true)]
     pub(crate) bench: bool,
 }
 
 impl Args {
-    pub(crate) fn plan(&self) -> Plan {
-        Plan { turns: self.turns, turn: Duration::from_secs_f64(self.seconds) }
+    pub(crate) fn plan(&self, peer: &'static str) -> Plan {
+        Plan { turns: self.turns, turn: self.turn(), peer }
+    }
+
+    pub(crate) fn turn(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
     }
 
     /// The kinds of rows to measure, in their order.

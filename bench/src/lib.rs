@@ -8,9 +8,14 @@ mod allocations;
 mod args;
 mod arm;
 mod bare;
+mod child;
+mod contest;
 mod cpu;
+mod history;
+mod monotonic;
 mod pair;
 mod report;
+mod round_trip;
 mod row;
 mod rows;
 mod runtime;
@@ -27,11 +32,11 @@ use args::Args;
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
-/// Runs what the command line asks for.
+/// Runs what the command line asks for; `peer` is the program of that name, for rows with several processes.
 ///
 /// # Errors
 /// A name that no row has; a server that does not start; an arm that did not do its work.
-pub fn main() -> anyhow::Result<()> {
+pub fn main(peer: &'static str) -> anyhow::Result<()> {
     let args = Args::parse();
     if !args.bench {
         println!("this measures, and only under `cargo bench`");
@@ -40,7 +45,7 @@ pub fn main() -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for kind in args.chosen()? {
         eprintln!("measuring {} …", kind.name);
-        rows.extend((kind.measure)(&args.plan())?);
+        rows.extend((kind.measure)(&args.plan(peer))?);
     }
     report::print(&rows, &args)
 }

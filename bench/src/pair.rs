@@ -7,11 +7,12 @@ use anyhow::{Context as _, Result, ensure};
 use crate::spread::Spread;
 use crate::turn::Turn;
 
-/// How often and how long.
+/// How often and how long, and with which program where it takes several processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) turns: u32,
     pub(crate) turn: Duration,
+    pub(crate) peer: &'static str,
 }
 
 /// What two arms did, turn by turn: bare, Lockkeeper.
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn arms_alternate_after_a_warm_up() {
         let order = std::cell::RefCell::new(String::new());
-        let plan = Plan { turns: 2, turn: Duration::ZERO };
+        let plan = Plan { turns: 2, turn: Duration::ZERO, peer: "" };
         let arm = |letter| {
             let order = &order;
             move |_| {

@@ -20,10 +20,10 @@ pub(crate) fn print(rows: &[Row], args: &Args) -> Result<()> {
     for (number, note) in notes(rows) {
         println!("({number}) {note}");
     }
-    let plan = args.plan();
     println!(
-        "Medians of {} turns of {:?} per arm, in turns; ratios are taken turn by turn.",
-        plan.turns, plan.turn
+        "Medians of {} turns of {:?} per arm, in turns; ratios are taken turn by turn. Contests: as they say.",
+        args.turns,
+        args.turn()
     );
     Ok(())
 }

@@ -30,6 +30,8 @@ pub(crate) enum Mark {
     RatioAtMost(f64),
     /// The ratio's median is at least this.
     RatioAtLeast(f64),
+    /// Lockkeeper's median is at most this.
+    AtMost(f64),
     /// Lockkeeper's median is below this.
     Below(f64),
     /// Lockkeeper's median is exactly this.
@@ -56,6 +58,11 @@ impl Row {
     pub(crate) fn compared(work: impl Into<String>, unit: Unit, compared: Compared) -> Self {
         let row = Self::alone(work, unit, compared.lockkeeper);
         Self { bare: Some(compared.bare), ratio: Some(compared.ratio), ..row }
+    }
+
+    /// Lockkeeper alone, divided by something that is no arm; a note says what.
+    pub(crate) fn divided(work: impl Into<String>, unit: Unit, figure: Spread, ratio: Spread) -> Self {
+        Self { ratio: Some(ratio), ..Self::alone(work, unit, figure) }
     }
 
     /// The bare arm alone: there is nothing of Lockkeeper in it.
@@ -90,6 +97,7 @@ impl Mark {
         match self {
             Self::RatioAtMost(limit) => ratio.map(|ratio| ratio <= limit),
             Self::RatioAtLeast(limit) => ratio.map(|ratio| ratio >= limit),
+            Self::AtMost(limit) => figure.map(|figure| figure <= limit),
             Self::Below(limit) => figure.map(|figure| figure < limit),
             Self::Exactly(wanted) => figure.map(|figure| figure == wanted),
         }
@@ -99,6 +107,7 @@ impl Mark {
         match self {
             Self::RatioAtMost(limit) => format!("ratio ≤ {limit:.2}"),
             Self::RatioAtLeast(limit) => format!("ratio ≥ {limit:.2}"),
+            Self::AtMost(limit) => format!("≤ {}", unit.show(limit)),
             Self::Below(limit) => format!("< {}", unit.show(limit)),
             Self::Exactly(wanted) => format!("= {}", unit.show(wanted)),
         }

@@ -36,13 +36,23 @@ pub(crate) fn info(server: &RedisServer, section: &str, field: &str) -> Result<f
     value.trim().parse().with_context(|| format!("INFO {section}: {field} is not a number"))
 }
 
-/// How often the server ran this command since its start.
+/// How often the server ran this command since its start, by itself or inside of scripts.
 pub(crate) fn calls_of(server: &RedisServer, command: &str) -> Result<u64> {
+    calls_of_any(server, &[command])
+}
+
+/// The same for several commands together.
+pub(crate) fn calls_of_any(server: &RedisServer, commands: &[&str]) -> Result<u64> {
     let reply = ask(server, &["INFO", "commandstats"])?;
     let text = reply.as_str().context("INFO: no text")?;
-    let start = format!("cmdstat_{command}:calls=");
-    let calls = text.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next());
-    Ok(calls.map_or(Ok(0), str::parse)?)
+    let wanted = text.lines().filter_map(command_calls).filter(|(command, _)| commands.contains(command));
+    wanted.map(|(_, calls)| Ok(calls.parse::<u64>()?)).sum()
+}
+
+/// The command and its calls, from a line of `INFO commandstats`.
+fn command_calls(line: &str) -> Option<(&str, &str)> {
+    let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    Some((command, rest.split(',').next()?))
 }
 
 /// The version, for the heading.

@@ -12,17 +12,20 @@ pub(crate) enum Unit {
     Bytes,
     Connections,
     Allocations,
+    Commands,
 }
 
 impl Unit {
     pub(crate) fn show(self, figure: f64) -> String {
         match self {
+            Self::Nanoseconds if figure >= 1_000_000.0 => format!("{:.2} ms", figure / 1_000_000.0),
             Self::Nanoseconds if figure >= 1_000.0 => format!("{:.1} µs", figure / 1_000.0),
             Self::Nanoseconds => format!("{figure:.0} ns"),
             Self::PerSecond => format!("{figure:.0} /s"),
             Self::PercentOfACore => format!("{figure:.2} %"),
             Self::Bytes => format!("{figure:.0} bytes"),
             Self::Connections => format!("{figure:.0}"),
+            Self::Commands => format!("{figure:.2}"),
             Self::Allocations => format!("{figure:.1}"),
         }
     }

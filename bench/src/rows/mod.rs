@@ -2,10 +2,14 @@
 
 mod allocating;
 mod ceiling;
+mod crowd;
+mod fair;
+mod hand_off;
 mod held;
 mod latency;
 mod many_tasks;
 mod memory;
+mod newcomer;
 mod one_task;
 
 use anyhow::Result;
@@ -28,5 +32,9 @@ pub(crate) const ALL: &[Kind] = &[
     Kind { name: "memory", measure: memory::measure },
     Kind { name: "allocations", measure: allocating::measure },
     Kind { name: "latency", measure: latency::measure },
+    Kind { name: "hand-off", measure: hand_off::measure },
+    Kind { name: "fair", measure: fair::measure },
+    Kind { name: "crowd", measure: crowd::measure },
+    Kind { name: "newcomer", measure: newcomer::measure },
     Kind { name: "ceiling", measure: ceiling::measure },
 ];

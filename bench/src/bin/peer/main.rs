@@ -1,0 +1,60 @@
+//! One process of a comparison of lock libraries; `bench/README.md` describes what it is told and what it answers.
+//!
+//! It does not use the library beside it, so that its allocator is the one that an application has.
+
+mod args;
+mod arm;
+mod arms;
+mod contend;
+mod counter;
+mod cycle;
+#[path = "../../monotonic.rs"]
+mod monotonic;
+mod waiter;
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::runtime::{Builder, Runtime};
+
+use args::Args;
+use arm::Arm;
+use arms::{Bare, Lockkeeper};
+
+fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().context("a command is needed: lock-cycle or lock-contend")?;
+    let args = Args::parse(words)?;
+    let url = std::env::var("REDIS_URL").context("REDIS_URL says where Redis is")?;
+    runtime()?.block_on(choose(&command, &args, &url))
+}
+
+fn runtime() -> Result<Runtime> {
+    let workers = match std::env::var("WORKERS") {
+        Ok(count) => count.parse().ok().filter(|count| *count > 0).context("WORKERS is not a count")?,
+        Err(_) => 2,
+    };
+    Ok(Builder::new_multi_thread().worker_threads(workers).enable_all().build()?)
+}
+
+async fn choose(command: &str, args: &Args, url: &str) -> Result<()> {
+    match args.text("arm").unwrap_or("lockkeeper") {
+        "lockkeeper" => run(command, args, Lockkeeper::connect(url).await?).await,
+        "bare" => run(command, args, Bare::connect(url).await?).await,
+        #[cfg(feature = "peers")]
+        "rslock" => run(command, args, arms::Rslock::connect(url)).await,
+        other => bail!("there is no arm `{other}`, at least not in this build"),
+    }
+}
+
+async fn run(command: &str, args: &Args, arm: impl Arm) -> Result<()> {
+    let arm = Arc::new(arm);
+    let answer = match command {
+        "lock-cycle" => cycle::run(args, &arm).await?,
+        "lock-contend" => contend::run(args, &arm).await?,
+        other => bail!("`{other}` is not measured here; there is lock-cycle and lock-contend"),
+    };
+    arm.close().await;
+    println!("{answer}");
+    Ok(())
+}
