@@ -18,7 +18,7 @@ pub(crate) fn packages() -> [String; 2] {
     [format!("redlock@{REDLOCK}"), format!("ioredis@{IOREDIS}")]
 }
 
-/// A Node that works, and how its npm is called.
+/// A Node that works and has what we ask for or can fetch it, and how its npm is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     node: String,
@@ -44,10 +44,15 @@ impl Node {
         Self { node: "node".to_owned(), npm: Call::new("npm", "") }
     }
 
+    /// An npm takes long to answer; it is asked only while there is something to fetch.
     fn works(&self, workspace: &Workspace) -> bool {
         let version = Call::new(&self.node, "--version").output(&workspace.root);
         version.as_deref().and_then(major).is_some_and(|major| major >= OLDEST)
-            && self.npm.clone().arg("--version").output(&workspace.root).is_some()
+            && (self.has_packages(workspace) || self.has_npm(workspace))
+    }
+
+    fn has_npm(&self, workspace: &Workspace) -> bool {
+        self.npm.clone().arg("--version").output(&workspace.root).is_some()
     }
 
     /// Whether they are there, in the versions we ask for.
