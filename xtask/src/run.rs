@@ -13,6 +13,8 @@ use crate::workspace::Workspace;
 
 /// The variable by which tests find the servers we provision.
 const SERVERS_DIR: &str = "LOCKKEEPER_SERVERS_DIR";
+/// The variable by which tests find the lock libraries of other languages.
+const INTEROP_DIR: &str = "LOCKKEEPER_INTEROP_DIR";
 
 /// Runs the steps until one fails, or all of them with `keep_going`; then shows
 /// the summary. `true` if none failed.
@@ -56,7 +58,8 @@ fn run_step(workspace: &Workspace, step: &Step) -> Result<Outcome> {
 }
 
 fn with_servers(call: &Call, workspace: &Workspace) -> Call {
-    call.clone().env(SERVERS_DIR, workspace.servers().to_string_lossy())
+    let call = call.clone().env(SERVERS_DIR, workspace.servers().to_string_lossy());
+    call.env(INTEROP_DIR, workspace.interop().to_string_lossy())
 }
 
 /// Runs a call after showing it.

@@ -29,6 +29,11 @@ impl Workspace {
     pub(crate) fn servers(&self) -> PathBuf {
         self.target.join("servers")
     }
+
+    /// Where the lock libraries of other languages are kept, and where the tests look for them.
+    pub(crate) fn interop(&self) -> PathBuf {
+        self.target.join("interop")
+    }
 }
 
 /// The value of the last `"name":"value"` in compact JSON. It is all the JSON

@@ -6,5 +6,5 @@ pub mod server;
 pub use proxy::{DropReply, FaultProxy, Stats};
 pub use server::{
     FakeClock, RedisServer, Reply, ServerBuilder, ServerError, ServerKind, available, faketime_available,
-    find_binary,
+    find_binary, skip,
 };

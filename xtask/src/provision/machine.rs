@@ -105,7 +105,7 @@ impl Manager {
             (Need::Pip, Manager::Apt | Manager::Dnf) => Some("python3-pip"),
             (Need::Pip, Manager::Apk) => Some("py3-pip"),
             (Need::Pip, Manager::Brew) => Some("python"),
-            (Need::Rustfmt | Need::Clippy | Need::Server(_) | Need::CargoDeny, _) => None,
+            (Need::Rustfmt | Need::Clippy | Need::Server(_) | Need::Foreign(_) | Need::CargoDeny, _) => None,
         }
     }
 }

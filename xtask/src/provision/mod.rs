@@ -4,9 +4,11 @@
 //! Only the second look counts. An installer's exit code does not: a package
 //! whose service can't start in a container ends badly, and its program is there.
 
+mod foreign;
 mod install;
 mod machine;
 mod need;
+mod node;
 mod present;
 mod wheel;
 

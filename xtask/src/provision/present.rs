@@ -18,6 +18,7 @@ impl Need {
             Need::Faketime => faketime_places().any(|place| place.is_file()),
             Need::Pip => works(Call::new("python3", "-m pip --version")),
             Need::Server(wheel) => wheel.is_unpacked(workspace),
+            Need::Foreign(foreign) => foreign.is_present(workspace),
             Need::CargoDeny => works(Call::cargo("deny --version")),
         }
     }

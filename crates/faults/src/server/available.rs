@@ -29,8 +29,12 @@ pub fn faketime_available() -> bool {
     found || skip("libfaketime, install it, set LOCKKEEPER_LIBFAKETIME or run cargo xtask test")
 }
 
-/// Says which test is skipped and why; the answer is always no.
-fn skip(needs: &str) -> bool {
+/// Says on standard error that this test is skipped, and what it needs; the answer is always no.
+///
+/// # Panics
+///
+/// When the environment variable `CI` is `true`.
+pub fn skip(needs: &str) -> bool {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let line = format!("SKIPPED: {test} needs {needs}");
     eprintln!("{line}");

@@ -16,7 +16,7 @@ mod settings;
 mod signal;
 mod spawn;
 
-pub use available::{available, faketime_available};
+pub use available::{available, faketime_available, skip};
 pub use binary::{ServerKind, find_binary};
 pub use builder::ServerBuilder;
 pub use clock::FakeClock;

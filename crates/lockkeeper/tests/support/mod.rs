@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+pub(crate) mod foreign;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +15,11 @@ use lockkeeper_faults::{RedisServer, Reply, ServerKind, available};
 /// A bound for whatever should happen at once.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
-pub(crate) fn ms(ms: u64) -> Duration {
+pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-pub(crate) fn secs(secs: u64) -> Duration {
+pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
