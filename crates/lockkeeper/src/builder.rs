@@ -12,6 +12,7 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
+use crate::telemetry;
 
 /// What lock keys begin with unless [`KeeperBuilder::prefix`] says otherwise.
 const DEFAULT_PREFIX: &str = "lock:";
@@ -136,6 +137,7 @@ impl KeeperBuilder {
             closed: AtomicBool::new(false),
             address,
         };
+        telemetry::describe();
         Ok(Keeper { inner: Arc::new(inner) })
     }
 }

@@ -10,6 +10,7 @@ use super::guard::LockGuard;
 use super::outcome::{Acquired, LossReason};
 use super::{attempt, wait};
 use crate::keeper::Inner;
+use crate::telemetry::Class;
 
 /// The lease unless [`Lock::lease`] says otherwise.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
@@ -32,6 +33,7 @@ pub struct Lock {
     pub(super) terms: Terms,
     pub(super) identity: Option<Identity>,
     pub(super) token: Option<OwnerToken>,
+    pub(super) class: Class,
 }
 
 /// How a held lock is kept.
@@ -53,6 +55,7 @@ impl Lock {
             terms,
             identity: None,
             token: None,
+            class: Class::default(),
         }
     }
 

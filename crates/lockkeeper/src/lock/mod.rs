@@ -2,6 +2,7 @@
 
 mod attempt;
 mod builder;
+mod class;
 mod give_back;
 mod guard;
 mod held;
@@ -10,6 +11,7 @@ mod wait;
 mod watchdog;
 
 pub use builder::{DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Lock};
+pub use class::LockClass;
 pub(crate) use give_back::GiveBack;
 pub use guard::LockGuard;
 pub(crate) use held::Held;
