@@ -12,6 +12,7 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
+use crate::lock::Segments;
 use crate::telemetry;
 
 /// What lock keys begin with unless [`KeeperBuilder::prefix`] says otherwise.
@@ -135,6 +136,7 @@ impl KeeperBuilder {
             held_count: AtomicUsize::new(0),
             seen_fence: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            segments: Segments::default(),
             address,
         };
         telemetry::describe();

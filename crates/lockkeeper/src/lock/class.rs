@@ -9,8 +9,8 @@ use crate::telemetry::Class;
 /// Makes locks that are counted together. See [`Keeper::lock_class`].
 #[derive(Clone, Debug)]
 pub struct LockClass {
-    keeper: Keeper,
-    class: Class,
+    pub(super) keeper: Keeper,
+    pub(super) class: Class,
 }
 
 impl Keeper {

@@ -7,6 +7,7 @@ mod give_back;
 mod guard;
 mod held;
 mod outcome;
+mod segmented;
 mod wait;
 mod watchdog;
 
@@ -16,4 +17,6 @@ pub(crate) use give_back::GiveBack;
 pub use guard::LockGuard;
 pub(crate) use held::Held;
 pub use outcome::{Acquired, Busy, Extended, ForceReleased, LossReason, Released};
+pub(crate) use segmented::Segments;
+pub use segmented::{MAX_SHARDS, Segmented, shard_name};
 pub(crate) use watchdog::tend;
