@@ -12,7 +12,7 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
-use crate::lock::Segments;
+use crate::lock::{Locals, Segments};
 use crate::telemetry;
 
 /// What lock keys begin with unless [`KeeperBuilder::prefix`] says otherwise.
@@ -137,6 +137,7 @@ impl KeeperBuilder {
             seen_fence: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             segments: Segments::default(),
+            locals: Locals::default(),
             address,
         };
         telemetry::describe();

@@ -29,6 +29,9 @@ pub struct Health {
     pub server_ahead_us: i64,
     /// Locks held through this keeper.
     pub held: usize,
+    /// Locks held inside this process only, because the store was away when they were taken. See
+    /// [`Lock::or_process_local`](crate::Lock::or_process_local).
+    pub degraded: usize,
     /// Releases and compensations under way.
     pub giving_back: usize,
 }
@@ -75,6 +78,7 @@ impl Keeper {
             renewal_connected,
             server_ahead_us,
             held: inner.held_count.load(Ordering::Relaxed),
+            degraded: inner.locals.degraded.load(Ordering::Relaxed),
             giving_back: inner.background.pending(),
         }
     }

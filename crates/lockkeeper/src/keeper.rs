@@ -12,7 +12,7 @@ use lockkeeper_redis::{Lane, RedisStore};
 use crate::backend::Backend;
 use crate::background::Background;
 use crate::builder::KeeperBuilder;
-use crate::lock::{GiveBack, Lock, Segments};
+use crate::lock::{GiveBack, Locals, Lock, Segments};
 
 /// Makes locks on one store. Cheap to clone; clones share connections, thread and clock.
 #[derive(Clone)]
@@ -31,6 +31,7 @@ pub(crate) struct Inner {
     pub(crate) seen_fence: AtomicU64,
     pub(crate) closed: AtomicBool,
     pub(crate) segments: Segments,
+    pub(crate) locals: Locals,
     pub(crate) address: String,
 }
 

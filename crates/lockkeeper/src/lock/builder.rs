@@ -34,6 +34,8 @@ pub struct Lock {
     pub(super) identity: Option<Identity>,
     pub(super) token: Option<OwnerToken>,
     pub(super) class: Class,
+    /// Waiting ends with the first error that means that the store is away.
+    pub(super) stops_when_away: bool,
 }
 
 /// How a held lock is kept.
@@ -56,6 +58,7 @@ impl Lock {
             identity: None,
             token: None,
             class: Class::default(),
+            stops_when_away: false,
         }
     }
 

@@ -7,6 +7,7 @@ use lockkeeper_core::{Error, ErrorKind};
 
 use super::attempt::{Try, once};
 use super::builder::Lock;
+use super::degraded::is_away;
 use super::outcome::Acquired;
 use crate::clock::sleep_until;
 
@@ -41,6 +42,9 @@ pub(super) async fn acquire(lock: &Lock, lease: Lease) -> Result<Acquired, Error
 
 /// A token that is being compensated is never used again. Ours is fresh for every try; a given one is not.
 fn may_try_again(lock: &Lock, error: &Error) -> bool {
+    if lock.stops_when_away && is_away(error) {
+        return false;
+    }
     match error.kind() {
         ErrorKind::OutcomeUnknown { .. } | ErrorKind::Lost => lock.token.is_none(),
         _ => error.is_transient(),
