@@ -12,7 +12,8 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
-use crate::lock::Queues;
+use crate::lock::{Locals, Queues, Segments};
+use crate::telemetry;
 
 /// What lock keys begin with unless [`KeeperBuilder::prefix`] says otherwise.
 const DEFAULT_PREFIX: &str = "lock:";
@@ -145,8 +146,11 @@ impl KeeperBuilder {
             held_count: AtomicUsize::new(0),
             seen_fence: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            segments: Segments::default(),
+            locals: Locals::default(),
             address,
         };
+        telemetry::describe();
         Ok(Keeper { inner: Arc::new(inner) })
     }
 }

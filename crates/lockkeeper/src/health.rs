@@ -31,6 +31,9 @@ pub struct Health {
     pub held: usize,
     /// Callers that wait for a lock.
     pub waiting: usize,
+    /// Locks held inside this process only, because the store was away when they were taken. See
+    /// [`Lock::or_process_local`](crate::Lock::or_process_local).
+    pub degraded: usize,
     /// Releases and compensations under way.
     pub giving_back: usize,
 }
@@ -78,6 +81,7 @@ impl Keeper {
             server_ahead_us,
             held: inner.held_count.load(Ordering::Relaxed),
             waiting: inner.queues.waiting(),
+            degraded: inner.locals.degraded.load(Ordering::Relaxed),
             giving_back: inner.background.pending(),
         }
     }

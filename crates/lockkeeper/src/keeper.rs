@@ -12,7 +12,7 @@ use lockkeeper_redis::{Lane, RedisStore};
 use crate::backend::Backend;
 use crate::background::Background;
 use crate::builder::KeeperBuilder;
-use crate::lock::{GiveBack, Lock, Queues};
+use crate::lock::{GiveBack, Locals, Lock, Queues, Segments};
 
 /// Makes locks on one store. Cheap to clone; clones share connections, thread and clock.
 #[derive(Clone)]
@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) held_count: AtomicUsize,
     pub(crate) seen_fence: AtomicU64,
     pub(crate) closed: AtomicBool,
+    pub(crate) segments: Segments,
+    pub(crate) locals: Locals,
     pub(crate) address: String,
 }
 

@@ -41,6 +41,7 @@ mod keeper;
 mod list;
 mod lock;
 mod operate;
+pub mod telemetry;
 
 pub use builder::KeeperBuilder;
 pub use clock::SystemClock;
@@ -48,8 +49,9 @@ pub use health::{Closed, Health};
 pub use keeper::Keeper;
 pub use list::{ListCursor, LockView, Page};
 pub use lock::{
-    Acquired, Busy, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Extended, ForceReleased, Lock, LockGuard,
-    LossReason, Released,
+    Acquired, Busy, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Degradable, DegradableGuard,
+    DegradableLock, Extended, ForceReleased, LocalGuard, Lock, LockClass, LockGuard, LossReason, MAX_SHARDS,
+    Released, Segmented, shard_name,
 };
 pub use lockkeeper_core as core;
 pub use lockkeeper_core::key::join_parts;

@@ -136,6 +136,14 @@ impl RedisStore {
         self.shared.links[Lane::Waiting as usize].hears()
     }
 
+    /// The server refused once to tell of changed keys.
+    pub fn may_not_hear(&self) -> bool {
+        match &self.shared.owner {
+            Owner::Us(connector) => connector.watched.was_refused(),
+            Owner::Lender(_) => true,
+        }
+    }
+
     /// This lane has a connection at the moment, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.link().is_up()

@@ -67,6 +67,10 @@ impl Watched {
         self.keys.lock().values().flatten().for_each(|changed| changed.notify_one());
     }
 
+    pub(crate) fn was_refused(&self) -> bool {
+        self.refusal_reported.load(Ordering::Relaxed)
+    }
+
     /// Said once per store: waiting works by polling alone.
     pub(crate) fn report_refusal(&self, reason: &str) {
         if !self.refusal_reported.swap(true, Ordering::Relaxed) {

@@ -1,5 +1,6 @@
 //! Who holds: the secret that proves ownership, and the part of it that people may see.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -84,6 +85,11 @@ impl Identity {
             text: format!("@{}:{pid}:", if host.is_empty() { "unknown" } else { &host }),
             label: String::new(),
         }
+    }
+
+    /// Under `label`, if there is one.
+    pub fn labelled_or_as_is(&self, label: Option<&str>) -> Cow<'_, Self> {
+        label.map_or(Cow::Borrowed(self), |label| Cow::Owned(self.labelled(label)))
     }
 
     /// The name of a keeper in this process: unique by `random`, and readable.

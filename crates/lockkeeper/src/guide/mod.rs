@@ -11,3 +11,6 @@ pub mod failures {}
 
 #[doc = include_str!("operations.md")]
 pub mod operations {}
+
+#[doc = include_str!("telemetry.md")]
+pub mod telemetry {}

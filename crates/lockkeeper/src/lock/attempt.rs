@@ -153,11 +153,8 @@ fn token(lock: &Lock) -> Result<OwnerToken, Error> {
     getrandom::fill(&mut random).map_err(|error| {
         Error::new(ErrorKind::Unsupported, "acquire", format!("no random numbers: {error}"))
     })?;
-    let (inner, wall) = (&lock.inner, lock.inner.clock.wall());
-    Ok(match &lock.label {
-        Some(label) => OwnerToken::generate(random, &inner.identity.labelled(label), wall),
-        None => OwnerToken::generate(random, &inner.identity, wall),
-    })
+    let identity = lock.inner.identity.labelled_or_as_is(lock.label.as_deref());
+    Ok(OwnerToken::generate(random, &identity, lock.inner.clock.wall()))
 }
 
 impl Drop for Try<'_> {

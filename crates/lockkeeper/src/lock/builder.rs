@@ -6,10 +6,12 @@ use std::time::Duration;
 use lockkeeper_core::lock::{Lease, OwnerToken};
 use lockkeeper_core::{Error, ErrorKind, Keys};
 
+use super::asked::Asked;
 use super::guard::LockGuard;
 use super::outcome::{Acquired, LossReason};
 use super::wait;
 use crate::keeper::Inner;
+use crate::telemetry::Class;
 
 /// The lease unless [`Lock::lease`] says otherwise.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
@@ -32,6 +34,9 @@ pub struct Lock {
     pub(super) terms: Terms,
     pub(super) label: Option<Arc<str>>,
     pub(super) token: Option<OwnerToken>,
+    pub(super) class: Class,
+    /// Waiting ends with the first error that means that the store is away.
+    pub(super) stops_when_away: bool,
 }
 
 /// How a held lock is kept.
@@ -45,7 +50,17 @@ pub(crate) struct Terms {
 impl Lock {
     pub(crate) fn new(inner: Arc<Inner>, keys: Keys) -> Self {
         let terms = Terms { renew: true, max_hold: Some(DEFAULT_MAX_HOLD), max_renewals: None };
-        Self { inner, keys, lease: DEFAULT_LEASE, wait: Some(DEFAULT_WAIT), terms, label: None, token: None }
+        Self {
+            inner,
+            keys,
+            lease: DEFAULT_LEASE,
+            wait: Some(DEFAULT_WAIT),
+            terms,
+            label: None,
+            token: None,
+            class: Class::default(),
+            stops_when_away: false,
+        }
     }
 
     /// The length of the lease: 10 ms (100 ms where it is renewed) to 365 days, in whole milliseconds.
@@ -123,7 +138,8 @@ impl Lock {
     pub async fn try_acquire(&self) -> Result<Acquired, Error> {
         self.check_open()?;
         let lease = self.checked_lease()?;
-        wait::try_once(self, lease).await
+        let asked = Asked::new(self);
+        asked.answer(wait::try_once(self, lease).await)
     }
 
     /// Tries until it is held or the wait limit has passed; then the answer is busy, or the last error.
@@ -148,7 +164,8 @@ impl Lock {
     pub async fn acquire(&self) -> Result<Acquired, Error> {
         self.check_open()?;
         let lease = self.checked_lease()?;
-        wait::acquire(self, lease).await
+        let asked = Asked::new(self);
+        asked.answer(wait::acquire(self, lease).await)
     }
 
     /// Acquires, runs `work`, and releases. `work` is dropped (cancelled) as soon as the lease is lost.

@@ -1,14 +1,16 @@
 //! Giving back in the background: releases that nobody waits for, and compensation of what may have been taken.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{OwnerToken, Release, ReleaseReply};
 use lockkeeper_core::{Clock, Error, Keys, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
+use super::outcome::Released;
 use crate::backend::Backend;
 use crate::clock::sleep_until;
-use std::sync::Arc;
+use crate::telemetry::{Class, Reason};
 
 /// The first pause between tries; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -26,6 +28,15 @@ pub(crate) struct GiveBack {
     token: OwnerToken,
     doubt: Doubt,
     give_up: Uptime,
+    /// Who had it and dropped it unreleased: its release has not been counted.
+    dropped: Option<Dropped>,
+}
+
+/// A holder that went away without a release.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dropped {
+    pub(super) class: Class,
+    pub(super) held_for: Duration,
 }
 
 /// Until when a request of the abandoned acquisition may still take effect.
@@ -54,7 +65,13 @@ impl Doubt {
 
 impl GiveBack {
     pub(crate) fn new(keys: Keys, token: OwnerToken, doubt: Doubt, give_up: Uptime) -> Self {
-        Self { keys, token, doubt, give_up }
+        Self { keys, token, doubt, give_up, dropped: None }
+    }
+
+    /// Counts the release when it is answered.
+    pub(super) fn counted_for(mut self, dropped: Option<Dropped>) -> Self {
+        self.dropped = dropped;
+        self
     }
 
     /// Works until it is done or given up.
@@ -77,18 +94,27 @@ impl GiveBack {
             };
             if now.after(next) > self.give_up {
                 tracing::warn!(key = %self.keys, "a lock was left to its lease: it could not be given back");
+                self.count(Reason::OutcomeUnknown);
                 return;
             }
             sleep_until(&*clock, clock.uptime().after(next)).await;
         }
     }
 
-    async fn release_once(&self, backend: &Backend, within: Duration) -> Result<Timestamp, Error> {
+    async fn release_once(&mut self, backend: &Backend, within: Duration) -> Result<Timestamp, Error> {
         let answer =
             backend.apply(Lane::Renewal, &self.keys, Release { token: self.token.clone() }, within).await?;
         if let ReleaseReply::HeldByAnother(_, holder) = &answer.reply {
             tracing::debug!(key = %self.keys, %holder, "given back: held by another");
         }
-        Ok(answer.at)
+        let (at, released) = (answer.at, Released::from(answer.reply));
+        self.count(Reason::from(&released));
+        Ok(at)
+    }
+
+    fn count(&mut self, outcome: Reason) {
+        if let Some(Dropped { class, held_for }) = self.dropped.take() {
+            class.released(outcome, held_for);
+        }
     }
 }

@@ -10,6 +10,8 @@ use lockkeeper_redis::Lane;
 
 use super::held::Held;
 use super::outcome::{Extended, LossReason, Released};
+use crate::telemetry::Reason;
+use crate::telemetry::events::Of;
 
 /// A held lock. Clones share it inside this process; the last one to be dropped releases it in the background.
 ///
@@ -142,9 +144,17 @@ impl LockGuard {
         }
         let is_ours = held.settle() && was_valid;
         if is_ours && held.tenure.pass_on() {
+            held.report_release(Reason::None);
             return Ok(Released::Released);
         }
         held.tenure.close();
+        let result = self.release_on_server(was_valid).await;
+        held.report_release(result.as_ref().map_or_else(Reason::from, Reason::from));
+        result
+    }
+
+    async fn release_on_server(&self, was_valid: bool) -> Result<Released, Error> {
+        let held = &self.held;
         let mut undone = Undone { held, armed: true };
         let decision = Release { token: held.tenure.token.clone() };
         let answer = match held
@@ -175,6 +185,12 @@ impl LockGuard {
             Error::new(ErrorKind::Lost, operation, reason.to_string()).with_key(&self.held.tenure.keys)
         };
         self.held.reason().map_or(Ok(()), |reason| Err(lost(reason)))
+    }
+}
+
+impl LockGuard {
+    pub(super) fn of(&self) -> Of<'_> {
+        self.held.of()
     }
 }
 

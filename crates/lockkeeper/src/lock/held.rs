@@ -9,10 +9,13 @@ use lockkeeper_core::lock::Fence;
 use tokio::sync::Notify;
 
 use super::builder::{Lock, Terms};
+use super::give_back::Dropped;
 use super::outcome::LossReason;
 use super::tenure::Tenure;
 use crate::clock::sleep_until;
 use crate::keeper::Inner;
+use crate::telemetry::events::{self, Of};
+use crate::telemetry::{Class, Reason};
 
 /// One holder.
 pub(crate) struct Held {
@@ -20,6 +23,7 @@ pub(crate) struct Held {
     pub(crate) fence: Fence,
     pub(crate) terms: Terms,
     pub(crate) since: Uptime,
+    pub(crate) class: Class,
     /// How often the tenure had been renewed before.
     renewals_before: u32,
     /// Empty while held. Set once, then those who wait for it are told.
@@ -32,12 +36,14 @@ pub(crate) struct Held {
 impl Held {
     pub(super) fn new(tenure: Arc<Tenure>, fence: Fence, lock: &Lock, since: Uptime) -> Arc<Self> {
         tenure.inner.held_count.fetch_add(1, Ordering::Relaxed);
+        lock.class.held(1);
         Arc::new(Self {
             renewals_before: tenure.renewals.load(Ordering::Relaxed),
             tenure,
             fence,
             terms: lock.terms,
             since,
+            class: lock.class,
             ended: OnceLock::new(),
             has_ended: Notify::new(),
             settled: AtomicBool::new(false),
@@ -59,17 +65,27 @@ impl Held {
 
     /// Ends it; only the first reason counts. True if this was it.
     pub(super) fn end(&self, reason: LossReason) -> bool {
-        let lost = (reason != LossReason::Released).then(|| reason.to_string());
         let first = self.ended.set(reason).is_ok();
-        if first {
+        if let Some(reason) = self.ended.get().filter(|_| first) {
             self.has_ended.notify_waiters();
             self.inner().held_count.fetch_sub(1, Ordering::Relaxed);
-            if let Some(reason) = lost {
-                let (key, holder) = (&self.tenure.keys, self.tenure.token.holder());
-                tracing::warn!(%key, %holder, fence = self.fence.get(), %reason, "lock lost");
-            }
+            self.class.held(-1);
+            self.class.lost(reason);
+            events::lost(self.of(), reason, self.held_for());
         }
         first
+    }
+
+    /// As events name it.
+    pub(super) fn of(&self) -> Of<'_> {
+        Of { keys: &self.tenure.keys, token: &self.tenure.token, fence: self.fence }
+    }
+
+    /// It was released, or the release failed: the answer that counts.
+    pub(super) fn report_release(&self, outcome: Reason) {
+        let held_for = self.held_for();
+        self.class.released(outcome, held_for);
+        events::released(self.of(), outcome, held_for);
     }
 
     /// The reason, once there is one. It has a timer of its own, in case that the keeper's thread is not there to see
@@ -124,7 +140,7 @@ impl Held {
         !self.settled.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn held_for(&self) -> Duration {
+    fn held_for(&self) -> Duration {
         self.inner().clock.uptime().since(self.since)
     }
 }
@@ -134,8 +150,13 @@ impl Drop for Held {
     /// panics.
     fn drop(&mut self) {
         let was_held = self.end(LossReason::Released);
-        if self.settle() && !(was_held && self.tenure.pass_on()) {
-            self.tenure.give_back();
+        if !self.settle() {
+            return;
+        }
+        if was_held && self.tenure.pass_on() {
+            self.report_release(Reason::None);
+        } else {
+            self.tenure.give_back_of(Some(Dropped { class: self.class, held_for: self.held_for() }));
         }
     }
 }

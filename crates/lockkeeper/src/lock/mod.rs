@@ -1,22 +1,32 @@
 //! Locks: how one is described, taken, waited for, held, renewed and given back.
 
+mod asked;
 mod attempt;
 mod builder;
+mod class;
+mod degraded;
 mod give_back;
 mod guard;
 mod held;
+mod local;
 mod outcome;
 mod queue;
+mod segmented;
 mod swap;
 mod tenure;
 mod wait;
 mod watchdog;
 
 pub use builder::{DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Lock};
+pub use class::LockClass;
+pub use degraded::{Degradable, DegradableGuard, DegradableLock, LocalGuard};
 pub(crate) use give_back::GiveBack;
 pub use guard::LockGuard;
 pub(crate) use held::Held;
+pub(crate) use local::Locals;
 pub use outcome::{Acquired, Busy, Extended, ForceReleased, LossReason, Released};
 pub(crate) use queue::{Queue, Queues, RaceContext, race};
+pub(crate) use segmented::Segments;
+pub use segmented::{MAX_SHARDS, Segmented, shard_name};
 pub(crate) use tenure::Tenure;
 pub(crate) use watchdog::tend;

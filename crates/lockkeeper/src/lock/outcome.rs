@@ -48,7 +48,8 @@ pub struct Busy {
     pub key: Key,
     /// Who holds it.
     pub holder: Holder,
-    /// What is left of the lease; `None` where the key has no expiry, as some foreign clients write it.
+    /// What is left of the lease; `None` where the key has no expiry, as some foreign clients write it, and
+    /// where it is held inside this process (see [`Lock::or_process_local`](crate::Lock::or_process_local)).
     pub remaining: Option<Duration>,
 }
 

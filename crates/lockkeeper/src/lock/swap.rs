@@ -12,6 +12,7 @@ use super::builder::Lock;
 use super::held::Held;
 use super::queue::Baton;
 use super::tenure::Tenure;
+use crate::telemetry::Way;
 
 /// What came of a swap.
 pub(super) enum Swapped {
@@ -53,6 +54,7 @@ pub(super) async fn swap(lock: &Lock, lease: Lease, mut baton: Baton) -> Result<
             let tenure = try_.taken(fence);
             from.was_swapped(tenure.as_ref().ok());
             let tenure = tenure?;
+            lock.class.handed_over(Way::Swap);
             Ok(tenure.first_holder(lock).map_or(Swapped::Lost, Swapped::Held))
         }
         SwapReply::Expired(_) | SwapReply::HeldByAnother(..) => {

@@ -10,7 +10,7 @@ use lockkeeper_core::{Keys, Timestamp, Uptime};
 use parking_lot::Mutex;
 
 use super::builder::Lock;
-use super::give_back::{Doubt, GiveBack};
+use super::give_back::{Doubt, Dropped, GiveBack};
 use super::held::Held;
 use super::outcome::LossReason;
 use super::queue::Queue;
@@ -267,26 +267,32 @@ impl Tenure {
         self.unreleased.store(false, Ordering::Release);
         if self.in_doubt_until.is_some() {
             // A second copy of the acquire may come after the release.
-            self.hand_to_background();
+            self.hand_to_background(None);
         }
     }
 
     /// A release that nobody waits for; once.
     pub(super) fn give_back(&self) {
+        self.give_back_of(None);
+    }
+
+    /// The same for a holder that went away.
+    pub(super) fn give_back_of(&self, dropped: Option<Dropped>) {
         self.close();
         if self.unreleased.swap(false, Ordering::AcqRel) {
-            self.hand_to_background();
+            self.hand_to_background(dropped);
         }
     }
 
-    fn hand_to_background(&self) {
+    fn hand_to_background(&self, dropped: Option<Dropped>) {
         let lease = self.lease.as_duration();
         let mut ends = self.deadline().after(Duration::from_secs(1)).after(lease / 50);
         let doubt = self.in_doubt_until.map_or(Doubt::None, Doubt::Until);
         if doubt != Doubt::None {
             ends = ends.max(self.inner.clock.uptime().after(self.inner.response_timeout).after(lease));
         }
-        self.inner.give_back(GiveBack::new(self.keys.clone(), self.token.clone(), doubt, ends));
+        let what = GiveBack::new(self.keys.clone(), self.token.clone(), doubt, ends);
+        self.inner.give_back(what.counted_for(dropped));
     }
 }
 

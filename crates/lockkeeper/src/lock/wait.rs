@@ -33,7 +33,7 @@ pub(super) async fn acquire(lock: &Lock, lease: Lease) -> Result<Acquired, Error
     if !lock.inner.queues.has_line(lock) {
         match try_once(lock, lease).await {
             Ok(Acquired::Busy(busy)) => seen = Some(busy),
-            Err(error) if may_be_repeated(lock.token.is_some(), &error) => {
+            Err(error) if may_be_repeated(lock, &error) => {
                 if until.is_some_and(|until| clock.uptime() >= until) {
                     return Err(error);
                 }
@@ -64,7 +64,7 @@ async fn stand_in_line(
                     at_front = true;
                     continue;
                 }
-                Err(error) if may_be_repeated(lock.token.is_some(), &error) => {
+                Err(error) if may_be_repeated(lock, &error) => {
                     at_front = true;
                     continue;
                 }

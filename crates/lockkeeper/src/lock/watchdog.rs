@@ -12,8 +12,10 @@ use lockkeeper_core::lock::{Renew, RenewReply};
 use lockkeeper_core::{Error, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
+use super::held::Held;
 use super::outcome::LossReason;
 use super::tenure::Tenure;
+use crate::telemetry::{Reason, events};
 
 /// The shortest and the longest pause before a failed renewal is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -62,12 +64,25 @@ fn note(tenure: &Arc<Tenure>, sent: Uptime, answer: Result<RenewReply, Error>) {
             tenure.prolong(tenure.lease, sent);
             tenure.set_trouble(None);
             tenure.renewals.fetch_add(1, Ordering::Relaxed);
+            report(tenure, |held| held.class.renewed());
             let due = tenure.holder().map_or(tenure.deadline(), |held| held.next_due(sent));
             tenure.tend_at(due);
         }
-        Ok(RenewReply::Expired(_)) => tenure.lose_as_absent(),
-        Ok(RenewReply::HeldByAnother(_, holder)) => drop(tenure.lose(LossReason::HeldByAnother(holder))),
+        Ok(RenewReply::Expired(_)) => {
+            report(tenure, |held| held.class.renewal_failed(Reason::Expired));
+            tenure.lose_as_absent();
+        }
+        Ok(RenewReply::HeldByAnother(_, holder)) => {
+            report(tenure, |held| held.class.renewal_failed(Reason::HeldByAnother));
+            tenure.lose(LossReason::HeldByAnother(holder));
+        }
         Err(error) => retry(tenure, &error),
+    }
+}
+
+fn report(tenure: &Tenure, what: impl FnOnce(&Held)) {
+    if let Some(held) = tenure.holder() {
+        what(&held);
     }
 }
 
@@ -76,11 +91,11 @@ fn retry(tenure: &Arc<Tenure>, error: &Error) {
     if tenure.is_over() {
         return;
     }
-    if tenure.set_trouble(Some(error.to_string())) {
-        tracing::debug!(key = %tenure.keys, %error, "lock renewal failed again");
-    } else {
-        tracing::warn!(key = %tenure.keys, %error, "lock renewal failed; trying again inside the lease");
-    }
+    let is_first = !tenure.set_trouble(Some(error.to_string()));
+    report(tenure, |held| {
+        held.class.renewal_failed(Reason::from(error));
+        events::renew_failed(held.of(), error, is_first);
+    });
     let pause = (tenure.lease.as_duration() / 20).clamp(RETRY.0, RETRY.1);
     let due = tenure.inner.clock.uptime().after(pause.mul_f64(rand::random_range(0.5..1.0)));
     tenure.tend_at(due.min(tenure.deadline()));

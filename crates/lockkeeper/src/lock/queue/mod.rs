@@ -10,7 +10,7 @@ mod racer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lockkeeper_core::lock::Lease;
 use lockkeeper_core::{Keys, Uptime};
@@ -25,6 +25,7 @@ pub(crate) use self::racer::{RaceContext, race};
 use super::builder::Lock;
 use super::outcome::Busy;
 use super::tenure::Tenure;
+use crate::telemetry::Way;
 
 /// All lines of one keeper.
 #[derive(Default)]
@@ -32,6 +33,8 @@ pub(crate) struct Queues {
     queues: Mutex<HashMap<Keys, Arc<Queue>>>,
     /// How many there are, to be read without the lock.
     count: AtomicUsize,
+    /// That waiting polls only has been counted.
+    has_fallen_back: AtomicBool,
 }
 
 /// One line.
@@ -143,7 +146,10 @@ impl Queue {
         tenure.belongs_to(self);
         let is_theirs = Arc::ptr_eq(&place, asked_for);
         match is_theirs.then(|| tenure.first_holder(&place.lock)).flatten() {
-            Some(held) => place.deliver(Outcome::Held(held)),
+            Some(held) => {
+                place.lock.class.handed_over(Way::Server);
+                place.deliver(Outcome::Held(held));
+            }
             None => place.hand_over(tenure, now),
         }
         true

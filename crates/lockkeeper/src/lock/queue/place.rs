@@ -14,6 +14,7 @@ use crate::lock::builder::Lock;
 use crate::lock::held::Held;
 use crate::lock::outcome::Busy;
 use crate::lock::tenure::Tenure;
+use crate::telemetry::Way;
 
 /// Who waits, for what, and until when.
 pub(super) struct Place {
@@ -74,7 +75,10 @@ impl Place {
     /// Hands a running tenure over: as it is where that is as good, else to be swapped.
     pub(super) fn hand_over(&self, tenure: &Arc<Tenure>, now: Uptime) {
         let outcome = match tenure.seat_next(&self.lock, self.lease, now) {
-            Some(held) => Outcome::Held(held),
+            Some(held) => {
+                self.lock.class.handed_over(Way::Local);
+                Outcome::Held(held)
+            }
             None => Outcome::Baton(Baton(Some(tenure.clone()))),
         };
         self.deliver(outcome);
@@ -109,6 +113,7 @@ pub(in crate::lock) struct Waiting {
 
 impl Waiting {
     pub(super) fn new(queue: Arc<Queue>, place: Arc<Place>) -> Self {
+        place.lock.class.waiting(1);
         Self { queue, place }
     }
 }
@@ -136,6 +141,7 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        self.place.lock.class.waiting(-1);
         let before = std::mem::replace(&mut *self.place.state.lock(), State::Gone);
         if let State::Waiting(_) = before {
             self.queue.leave(&self.place);

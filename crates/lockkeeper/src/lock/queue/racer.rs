@@ -8,6 +8,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{KeeperName, Leave};
@@ -20,6 +21,9 @@ use super::{Queue, Queues};
 use crate::backend::Backend;
 use crate::clock::sleep_until;
 use crate::lock::attempt::{self, Tried};
+use crate::lock::builder::Lock;
+use crate::lock::degraded::is_away;
+use crate::telemetry;
 
 /// While the lock is passed on inside this process, it is asked so often whether others wait.
 pub(super) const ASK_EVERY: Duration = Duration::from_millis(5);
@@ -216,7 +220,7 @@ impl Racer {
                 line.set_others_wait(others_wait);
                 line.set_last(Obstacle::Busy(busy));
             }
-            Err(error) if may_try_again(asked_for, &error) => {
+            Err(error) if may_be_repeated(&asked_for.lock, &error) => {
                 self.due = now.after(self.until_next(None));
                 self.queue.line.lock().set_last(Obstacle::Trouble(error));
             }
@@ -240,10 +244,12 @@ impl Racer {
     }
 
     fn hears(&self) -> bool {
-        match &self.context.backend {
-            Backend::Redis(lanes) => lanes.on(Lane::Waiting).hears_changes(),
-            _ => false,
+        let Backend::Redis(lanes) = &self.context.backend else { return false };
+        let waiting = lanes.on(Lane::Waiting);
+        if waiting.may_not_hear() && !self.context.queues.has_fallen_back.swap(true, Ordering::Relaxed) {
+            telemetry::waiting_fell_back();
         }
+        waiting.hears_changes()
     }
 
     /// Takes the note of presence away, as far as that is possible: it goes by itself soon.
@@ -260,15 +266,14 @@ impl Racer {
 }
 
 /// A token that is being compensated is never used again. Ours is fresh for every try; a given one is not.
-pub(in crate::lock) fn may_be_repeated(has_own_token: bool, error: &Error) -> bool {
+pub(in crate::lock) fn may_be_repeated(lock: &Lock, error: &Error) -> bool {
+    if lock.stops_when_away && is_away(error) {
+        return false;
+    }
     match error.kind() {
-        ErrorKind::OutcomeUnknown { .. } | ErrorKind::Lost => !has_own_token,
+        ErrorKind::OutcomeUnknown { .. } | ErrorKind::Lost => lock.token.is_none(),
         _ => error.is_transient(),
     }
-}
-
-fn may_try_again(place: &Place, error: &Error) -> bool {
-    may_be_repeated(place.lock.token.is_some(), error)
 }
 
 fn no_answer(place: &Place) -> Error {

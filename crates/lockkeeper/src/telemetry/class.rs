@@ -1,0 +1,251 @@
+//! Lock classes, and what is counted for them.
+//!
+//! A label is a declared class, never a key, and classes are bounded: so is the number of time series. All label sets
+//! of a class are made once, so that an emission allocates nothing; the recorder is asked for at each emission, so that
+//! one that is installed later is honoured.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use lockkeeper_core::Error;
+use lockkeeper_core::key::Escaped;
+use metrics::{Key, Label, Level, Metadata, with_recorder};
+use parking_lot::Mutex;
+
+use super::reason::Reason;
+use super::table::{self, Metric};
+use crate::lock::LossReason;
+
+/// The most lock classes of one process, `default` included: each adds its own time series.
+pub const MAX_CLASSES: usize = 256;
+pub(super) const MAX_CLASS_BYTES: usize = 64;
+const DEFAULT_CLASS: &str = "default";
+
+static METADATA: Metadata<'static> = Metadata::new(table::TARGET, Level::INFO, None);
+static CLASSES: Mutex<Classes> = Mutex::new(Classes::new());
+static DEFAULT: LazyLock<Class> = LazyLock::new(|| CLASSES.lock().keep(DEFAULT_CLASS));
+static WAITING_FALLBACK: Key = Key::from_static_name(table::WAITING_FALLBACK.name);
+
+/// What a lock is counted as: a kind of lock that the program declares, such as `order`, never a key.
+///
+/// Made by [`Keeper::lock_class`](crate::Keeper::lock_class). Locks without a class have the class `default`.
+#[derive(Clone, Copy)]
+pub struct Class(&'static Prepared);
+
+/// How a lock passed to a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Inside this process, without the server.
+    Local,
+    /// To another waiter of this process, by a swap of the token on the server.
+    Swap,
+    /// By the server: it was released there, and a waiter took it.
+    Server,
+}
+
+/// Every key of a class, with its labels. Some 15 KB.
+struct Prepared {
+    name: &'static str,
+    acquire: ByReason,
+    release: ByReason,
+    extend: ByReason,
+    lost: ByReason,
+    acquire_seconds: [Key; 2],
+    hold_seconds: Key,
+    late_releases: Key,
+    handovers: [Key; 3],
+    degraded: Key,
+    waiters: Key,
+    held: Key,
+}
+
+/// A key for each reason, at its number.
+struct ByReason([Key; Reason::ALL.len()]);
+
+impl Class {
+    /// The class of this name; declared, if it is new.
+    pub(crate) fn named(name: &str) -> Result<Self, Error> {
+        CLASSES.lock().named(name)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    /// An acquisition succeeded, this long after the call.
+    pub(crate) fn acquired(&self, took: Duration) {
+        self.acquisition(Reason::None, took);
+    }
+
+    /// An acquisition did not succeed: busy, or an error.
+    pub(crate) fn refused(&self, reason: Reason, took: Duration) {
+        self.acquisition(reason, took);
+    }
+
+    fn acquisition(&self, reason: Reason, took: Duration) {
+        count(self.0.acquire.of(reason));
+        observe(&self.0.acquire_seconds[usize::from(reason != Reason::None)], took);
+    }
+
+    /// A release was answered, or failed; also counts late ones.
+    pub(crate) fn released(&self, outcome: Reason, held_for: Duration) {
+        count(self.0.release.of(outcome));
+        observe(&self.0.hold_seconds, held_for);
+        if outcome.is_late() {
+            count(&self.0.late_releases);
+        }
+    }
+
+    /// A held lock ended; a wanted release is no loss.
+    pub(crate) fn lost(&self, reason: &LossReason) {
+        if let Some(reason) = Reason::of_loss(reason) {
+            count(self.0.lost.of(reason));
+        }
+    }
+
+    /// The watchdog renewed.
+    pub(crate) fn renewed(&self) {
+        count(self.0.extend.of(Reason::None));
+    }
+
+    /// The watchdog could not renew.
+    pub(crate) fn renewal_failed(&self, reason: Reason) {
+        count(self.0.extend.of(reason));
+    }
+
+    /// So many more (fewer, if negative) wait.
+    pub(crate) fn waiting(&self, change: i32) {
+        shift(&self.0.waiters, change);
+    }
+
+    /// So many more (fewer, if negative) are held.
+    pub(crate) fn held(&self, change: i32) {
+        shift(&self.0.held, change);
+    }
+
+    /// A lock passed to a waiter.
+    pub(crate) fn handed_over(&self, way: Way) {
+        count(&self.0.handovers[way as usize]);
+    }
+
+    /// A lock was taken inside this process only.
+    pub(crate) fn degraded(&self) {
+        count(&self.0.degraded);
+    }
+}
+
+impl Default for Class {
+    fn default() -> Self {
+        *DEFAULT
+    }
+}
+
+impl fmt::Debug for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Class({})", self.0.name)
+    }
+}
+
+/// The server announces no releases: waiting polls only.
+pub(crate) fn waiting_fell_back() {
+    count(&WAITING_FALLBACK);
+}
+
+fn count(key: &Key) {
+    with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
+}
+
+fn observe(key: &Key, time: Duration) {
+    with_recorder(|recorder| recorder.register_histogram(key, &METADATA).record(time.as_secs_f64()));
+}
+
+fn shift(key: &Key, change: i32) {
+    with_recorder(|recorder| recorder.register_gauge(key, &METADATA).increment(f64::from(change)));
+}
+
+/// The classes of a process. What is in here stays: bounded by [`MAX_CLASSES`].
+pub(super) struct Classes(BTreeMap<&'static str, Class>);
+
+impl Classes {
+    pub(super) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    pub(super) fn named(&mut self, name: &str) -> Result<Class, Error> {
+        if let Some(class) = self.0.get(name) {
+            return Ok(*class);
+        }
+        check_name(name)?;
+        // One place is kept for `default`, which may be made last.
+        let others = self.0.keys().filter(|known| **known != DEFAULT_CLASS).count();
+        if name != DEFAULT_CLASS && others + 1 >= MAX_CLASSES {
+            let detail = format!(
+                "`{name}` would be one too many: a process has at most {MAX_CLASSES} lock classes, \
+                 `{DEFAULT_CLASS}` included; a class is a kind of lock, never a key"
+            );
+            return Err(Error::bad_argument("lock class", detail));
+        }
+        Ok(self.keep(name))
+    }
+
+    fn keep(&mut self, name: &str) -> Class {
+        if let Some(class) = self.0.get(name) {
+            return *class;
+        }
+        let name: &'static str = name.to_owned().leak();
+        let class = Class(Box::leak(Box::new(Prepared::new(name))));
+        self.0.insert(name, class);
+        class
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if (1..=MAX_CLASS_BYTES).contains(&name.len()) && name.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let shown = Escaped(name.as_bytes());
+    let detail = format!("`{shown}` is no class: 1 to {MAX_CLASS_BYTES} of a-z, 0-9 and _");
+    Err(Error::bad_argument("lock class", detail))
+}
+
+impl Prepared {
+    fn new(class: &'static str) -> Self {
+        let plain = |metric: Metric| key(metric, [class]);
+        Self {
+            name: class,
+            acquire: ByReason::new(table::ACQUIRE, class),
+            release: ByReason::new(table::RELEASE, class),
+            extend: ByReason::new(table::EXTEND, class),
+            lost: ByReason(Reason::ALL.map(|reason| key(table::LOST, [class, reason.word()]))),
+            acquire_seconds: ["success", "failed"].map(|result| key(table::ACQUIRE_SECONDS, [class, result])),
+            hold_seconds: plain(table::HOLD_SECONDS),
+            late_releases: plain(table::LATE_RELEASES),
+            handovers: ["local", "swap", "server"].map(|way| key(table::HANDOVERS, [class, way])),
+            degraded: plain(table::DEGRADED),
+            waiters: plain(table::WAITERS),
+            held: plain(table::HELD),
+        }
+    }
+}
+
+impl ByReason {
+    fn new(metric: Metric, class: &'static str) -> Self {
+        Self(Reason::ALL.map(|reason| key(metric, [class, reason.result(), reason.word()])))
+    }
+
+    fn of(&self, reason: Reason) -> &Key {
+        &self.0[reason as usize]
+    }
+}
+
+/// The labels of `metric` with these values, in its order. Leaked: a class stays for good.
+fn key<const N: usize>(metric: Metric, values: [&'static str; N]) -> Key {
+    debug_assert_eq!(metric.labels.len(), N, "{}", metric.name);
+    let labels = metric.labels.iter().zip(values);
+    let labels: Vec<Label> = labels.map(|(label, value)| Label::from_static_parts(label, value)).collect();
+    Key::from_static_labels(metric.name, labels.leak())
+}

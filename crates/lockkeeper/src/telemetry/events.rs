@@ -1,0 +1,132 @@
+//! Events. Nothing is formatted, and no holder read from a token, while an event is disabled.
+//!
+//! `client_id` is the holder part of the token, never the secret. Every key of several is named.
+
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Fence, KeeperName, OwnerToken};
+use lockkeeper_core::{Error, Keys};
+use tracing::{debug, warn};
+
+use super::reason::Reason;
+use super::table::{self, TARGET};
+use crate::lock::{Busy, LossReason};
+
+/// Whose event it is: one acquisition.
+#[derive(Clone, Copy)]
+pub(crate) struct Of<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) token: &'a OwnerToken,
+    pub(crate) fence: Fence,
+}
+
+/// No token is made yet: the client is the keeper.
+pub(crate) fn acquire_start(keys: &Keys, keeper: &KeeperName) {
+    let message = table::ACQUIRE_START.name;
+    debug!(target: TARGET, message, lock_key = %keys, client_id = %keeper);
+}
+
+pub(crate) fn acquire_success(of: Of<'_>, took: Duration, lease: Duration) {
+    debug!(
+        target: TARGET,
+        message = table::ACQUIRE_SUCCESS.name,
+        lock_key = %of.keys,
+        client_id = %of.token.holder(),
+        fence = of.fence.get(),
+        acquire_time_ms = millis(took),
+        ttl_seconds = lease.as_secs_f64(),
+    );
+}
+
+pub(crate) fn acquire_refused(keys: &Keys, token: Option<&OwnerToken>, busy: &Busy, waited: Duration) {
+    debug!(
+        target: TARGET,
+        message = table::ACQUIRE_REFUSED.name,
+        lock_key = %keys,
+        client_id = token.map(|token| tracing::field::display(token.holder())),
+        holder = %busy.holder,
+        remaining_ms = busy.remaining.map(millis),
+        reason = Reason::Busy.word(),
+        waited_ms = millis(waited),
+    );
+}
+
+pub(crate) fn acquire_failed(keys: &Keys, error: &Error, waited: Duration) {
+    debug!(
+        target: TARGET,
+        message = table::ACQUIRE_FAILED.name,
+        lock_key = %keys,
+        %error,
+        reason = Reason::from(error).word(),
+        waited_ms = millis(waited),
+    );
+}
+
+/// The first failure in a row is a warning.
+pub(crate) fn renew_failed(of: Of<'_>, error: &Error, is_first: bool) {
+    let (message, reason) = (table::RENEW_FAILED.name, Reason::from(error).word());
+    macro_rules! write_at {
+        ($level:ident) => {
+            $level!(
+                target: TARGET,
+                message,
+                lock_key = %of.keys,
+                client_id = %of.token.holder(),
+                fence = of.fence.get(),
+                %error,
+                reason,
+            )
+        };
+    }
+    if is_first { write_at!(warn) } else { write_at!(debug) }
+}
+
+/// A wanted release is no loss and writes nothing.
+pub(crate) fn lost(of: Of<'_>, reason: &LossReason, held_for: Duration) {
+    if *reason == LossReason::Released {
+        return;
+    }
+    warn!(
+        target: TARGET,
+        message = table::LOCK_LOST.name,
+        lock_key = %of.keys,
+        client_id = %of.token.holder(),
+        fence = of.fence.get(),
+        %reason,
+        held_ms = millis(held_for),
+    );
+}
+
+/// A release was answered or failed; a late one is a warning of its own, beside it.
+pub(crate) fn released(of: Of<'_>, outcome: Reason, held_for: Duration) {
+    let word = if outcome == Reason::None { "released" } else { outcome.word() };
+    debug!(
+        target: TARGET,
+        message = table::RELEASED.name,
+        lock_key = %of.keys,
+        client_id = %of.token.holder(),
+        fence = of.fence.get(),
+        held_ms = millis(held_for),
+        outcome = word,
+    );
+    if outcome.is_late() {
+        warn!(
+            target: TARGET,
+            message = table::LATE_RELEASE.name,
+            lock_key = %of.keys,
+            client_id = %of.token.holder(),
+            fence = of.fence.get(),
+            held_ms = millis(held_for),
+            outcome = word,
+        );
+    }
+}
+
+pub(crate) fn degraded(keys: &Keys, error: &Error) {
+    let (message, reason) = (table::LOCK_DEGRADED.name, Reason::from(error).word());
+    warn!(target: TARGET, message, lock_key = %keys, %error, reason);
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,261 @@
+//! Every name in one table: what documents, dashboards and tests are checked against.
+
+use metrics::{KeyName, SharedString};
+
+/// The target of all events.
+pub const TARGET: &str = "lockkeeper::lock";
+
+/// A metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// Its name, as emitted.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: MetricKind,
+    /// What it counts in.
+    pub unit: Unit,
+    /// Its labels. None of them is ever a key.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// What a metric counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Seconds.
+    Seconds,
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// Its name: the message of the event.
+    pub name: &'static str,
+    /// Its level, in lower case.
+    pub level: &'static str,
+    /// Its fields. Time and trace come from the subscriber and the surrounding span.
+    pub fields: &'static [&'static str],
+    /// When it is written.
+    pub help: &'static str,
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Counter, unit: Unit::Count, labels, help }
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Gauge, unit: Unit::Count, labels: &["class"], help }
+}
+
+const fn seconds(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Histogram, unit: Unit::Seconds, labels, help }
+}
+
+const RESULT: &[&str] = &["class", "result", "reason"];
+
+pub(super) const ACQUIRE: Metric =
+    counter("redis_lock_acquire_total", RESULT, "Acquisitions by result; one per call, waiting included.");
+pub(super) const RELEASE: Metric =
+    counter("redis_lock_release_total", RESULT, "Releases by what they found.");
+pub(super) const EXTEND: Metric =
+    counter("redis_lock_watchdog_extend_total", RESULT, "Renewals by the watchdog.");
+pub(super) const ACQUIRE_SECONDS: Metric = seconds(
+    "redis_lock_acquire_duration_seconds",
+    &["class", "result"],
+    "From the call to its answer, waiting included.",
+);
+pub(super) const HOLD_SECONDS: Metric = seconds(
+    "redis_lock_hold_seconds",
+    &["class"],
+    "From the acquisition to the answer of the release, late ones included.",
+);
+pub(super) const LOST: Metric =
+    counter("redis_lock_lost_total", &["class", "reason"], "Locks that ended before they were released.");
+pub(super) const LATE_RELEASES: Metric = counter(
+    "redis_lock_late_releases_total",
+    &["class"],
+    "Releases that found the lease ended: the work took longer than the lease.",
+);
+pub(super) const HANDOVERS: Metric =
+    counter("redis_lock_handovers_total", &["class", "way"], "Locks that passed to a waiter, by the way.");
+pub(super) const DEGRADED: Metric = counter(
+    "redis_lock_degraded_total",
+    &["class"],
+    "Locks taken inside this process only, because the store was away.",
+);
+pub(super) const WAITING_FALLBACK: Metric = counter(
+    "redis_lock_waiting_fallback_total",
+    &[],
+    "How often the server refused to announce releases, so that waiting polls only.",
+);
+pub(super) const WAITERS: Metric =
+    gauge("redis_lock_waiters", "Callers of this process that wait for a lock.");
+pub(super) const HELD: Metric = gauge("redis_lock_held", "Locks held by this process.");
+
+/// Every metric of locks.
+pub const METRICS: &[Metric] = &[
+    ACQUIRE,
+    ACQUIRE_SECONDS,
+    RELEASE,
+    HOLD_SECONDS,
+    LATE_RELEASES,
+    EXTEND,
+    LOST,
+    WAITERS,
+    HELD,
+    HANDOVERS,
+    DEGRADED,
+    WAITING_FALLBACK,
+];
+
+const fn debug(name: &'static str, fields: &'static [&'static str], help: &'static str) -> Event {
+    Event { name, level: "debug", fields, help }
+}
+
+const fn warn(name: &'static str, fields: &'static [&'static str], help: &'static str) -> Event {
+    Event { name, level: "warn", fields, help }
+}
+
+pub(super) const ACQUIRE_START: Event =
+    debug("lock_acquire_start", &["lock_key", "client_id"], "An acquisition begins.");
+pub(super) const ACQUIRE_SUCCESS: Event = debug(
+    "lock_acquire_success",
+    &["lock_key", "client_id", "fence", "acquire_time_ms", "ttl_seconds"],
+    "It is held.",
+);
+pub(super) const ACQUIRE_REFUSED: Event = debug(
+    "lock_acquire_refused",
+    &["lock_key", "client_id", "holder", "remaining_ms", "reason", "waited_ms"],
+    "Somebody else has it.",
+);
+pub(super) const ACQUIRE_FAILED: Event =
+    debug("lock_acquire_failed", &["lock_key", "error", "reason", "waited_ms"], "It ended with an error.");
+pub(super) const RENEW_FAILED: Event = warn(
+    "lock_renew_failed",
+    &["lock_key", "client_id", "fence", "error", "reason"],
+    "A renewal failed and is tried again; repeated failures are written at debug.",
+);
+pub(super) const LOCK_LOST: Event = warn(
+    "lock_lost",
+    &["lock_key", "client_id", "fence", "reason", "held_ms"],
+    "A held lock ended before it was released.",
+);
+pub(super) const RELEASED: Event = debug(
+    "lock_released",
+    &["lock_key", "client_id", "fence", "held_ms", "outcome"],
+    "A release was answered.",
+);
+pub(super) const LATE_RELEASE: Event = warn(
+    "lock_late_release",
+    &["lock_key", "client_id", "fence", "held_ms", "outcome"],
+    "A release found the lease ended.",
+);
+pub(super) const LOCK_DEGRADED: Event = warn(
+    "lock_degraded",
+    &["lock_key", "error", "reason"],
+    "The store is away, so the lock was taken inside this process only.",
+);
+
+/// Every event of locks.
+pub const EVENTS: &[Event] = &[
+    ACQUIRE_START,
+    ACQUIRE_SUCCESS,
+    ACQUIRE_REFUSED,
+    ACQUIRE_FAILED,
+    RENEW_FAILED,
+    LOCK_LOST,
+    RELEASED,
+    LATE_RELEASE,
+    LOCK_DEGRADED,
+];
+
+/// Tells the recorder what each metric means. Every new keeper does it; call it yourself where the recorder is
+/// installed after the keeper was made.
+pub fn describe() {
+    metrics::with_recorder(|recorder| {
+        for metric in METRICS {
+            let (name, help) = (KeyName::from_const_str(metric.name), SharedString::const_str(metric.help));
+            let unit = Some(metric.unit.as_metrics());
+            match metric.kind {
+                MetricKind::Counter => recorder.describe_counter(name, unit, help),
+                MetricKind::Gauge => recorder.describe_gauge(name, unit, help),
+                MetricKind::Histogram => recorder.describe_histogram(name, unit, help),
+            }
+        }
+    });
+}
+
+impl Unit {
+    fn as_metrics(self) -> metrics::Unit {
+        match self {
+            Self::Count => metrics::Unit::Count,
+            Self::Seconds => metrics::Unit::Seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const PAGE: &str = include_str!("../guide/telemetry.md");
+
+    /// What the page says in code marks and begins like a name of ours, and is no field.
+    fn named_in_the_page() -> BTreeSet<&'static str> {
+        let is_name = |word: &&str| word.starts_with("redis_lock_") || word.starts_with("lock_");
+        let code = PAGE.split('`').skip(1).step_by(2);
+        code.map(|code| code.split('{').next().unwrap_or(code))
+            .filter(is_name)
+            .filter(|word| *word != "lock_key")
+            .collect()
+    }
+
+    #[test]
+    fn the_page_names_what_is_in_the_table_and_nothing_else() {
+        let names = METRICS.iter().map(|metric| metric.name).chain(EVENTS.iter().map(|event| event.name));
+        assert_eq!(named_in_the_page(), names.collect::<BTreeSet<_>>());
+    }
+
+    #[test]
+    fn the_page_names_labels_fields_and_levels() {
+        for metric in METRICS {
+            let shown = match metric.labels {
+                [] => format!("| `{}` |", metric.name),
+                labels => format!("| `{}{{{}}}` |", metric.name, labels.join(",")),
+            };
+            assert!(PAGE.contains(&shown), "{shown}");
+        }
+        for event in EVENTS {
+            let shown = format!("| `{}` | {} | {} |", event.name, event.level, event.fields.join(", "));
+            assert!(PAGE.contains(&shown), "{shown}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_of_the_kept_form() {
+        let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        assert!(METRICS.iter().all(|metric| metric.name.starts_with("redis_lock_")));
+        let totals = METRICS.iter().filter(|metric| metric.name.ends_with("_total"));
+        assert!(totals.clone().count() > 0);
+        assert!(totals.into_iter().all(|metric| metric.kind == MetricKind::Counter));
+    }
+}

@@ -1,0 +1,196 @@
+//! What is emitted, compared with the table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Fence, Holder, Identity, OwnerToken};
+use lockkeeper_core::{Error, ErrorKind, Key, Keys, Prefix, Timestamp};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+use super::class::{Classes, MAX_CLASS_BYTES};
+use super::{Class, EVENTS, MAX_CLASSES, METRICS, Reason, TARGET, Way, describe, events, waiting_fell_back};
+use crate::lock::{Busy, LossReason, Released};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What `work` emits: `name{label=value,…}` and its value.
+fn emitted(work: impl FnOnce()) -> BTreeMap<String, DebugValue> {
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || {
+        describe();
+        work();
+    });
+    let seen = recorder.snapshotter().snapshot().into_vec();
+    let series = seen.into_iter().map(|(key, unit, help, value)| {
+        let key = key.key();
+        assert!(unit.is_some() && help.is_some(), "{} was not described", key.name());
+        let metric = METRICS.iter().find(|metric| metric.name == key.name()).unwrap();
+        let labels: Vec<_> = key.labels().map(|label| label.key().to_owned()).collect();
+        assert_eq!(labels, metric.labels, "{}", metric.name);
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        (format!("{}{{{}}}", key.name(), labels.join(",")), value)
+    });
+    series.collect()
+}
+
+fn emit_everything(class: Class) {
+    class.acquired(SECOND);
+    class.refused(Reason::Busy, SECOND);
+    class.released(Reason::from(&Released::Released), SECOND);
+    class.released(Reason::from(&Released::Expired), SECOND);
+    class.lost(&LossReason::KeyGone);
+    class.lost(&LossReason::Released);
+    class.renewed();
+    class.renewal_failed(Reason::from(&Error::new(ErrorKind::Unreachable, "renew", "")));
+    class.waiting(2);
+    class.waiting(-1);
+    class.held(1);
+    class.handed_over(Way::Server);
+    class.degraded();
+    waiting_fell_back();
+}
+
+#[test]
+fn every_metric_is_emitted_with_the_labels_of_the_table() {
+    let class = Class::named("order").unwrap();
+    let seen = emitted(|| emit_everything(class));
+    let names: BTreeSet<_> = seen.keys().map(|series| series.split('{').next().unwrap()).collect();
+    assert_eq!(names, METRICS.iter().map(|metric| metric.name).collect());
+    let count = |series: &str| match &seen[series] {
+        DebugValue::Counter(count) => *count,
+        other => panic!("{series}: {other:?}"),
+    };
+    assert_eq!(count("redis_lock_acquire_total{class=order,result=success,reason=none}"), 1);
+    assert_eq!(count("redis_lock_acquire_total{class=order,result=failed,reason=busy}"), 1);
+    assert_eq!(count("redis_lock_release_total{class=order,result=failed,reason=expired}"), 1);
+    assert_eq!(count("redis_lock_watchdog_extend_total{class=order,result=failed,reason=unreachable}"), 1);
+    assert_eq!(count("redis_lock_lost_total{class=order,reason=key_gone}"), 1);
+    assert_eq!(count("redis_lock_late_releases_total{class=order}"), 1);
+    assert_eq!(count("redis_lock_handovers_total{class=order,way=server}"), 1);
+    assert_eq!(seen["redis_lock_waiters{class=order}"], DebugValue::Gauge(1.0.into()));
+    let took = &seen["redis_lock_acquire_duration_seconds{class=order,result=success}"];
+    assert_eq!(*took, DebugValue::Histogram(vec![1.0.into()]));
+    let losses = seen.keys().filter(|series| series.starts_with("redis_lock_lost_total")).count();
+    assert_eq!(losses, 1, "a wanted release is no loss");
+}
+
+#[test]
+fn a_recorder_that_is_installed_later_is_honoured() {
+    let class = Class::named("early").unwrap();
+    class.acquired(SECOND);
+    let seen = emitted(|| class.acquired(SECOND));
+    let series = "redis_lock_acquire_total{class=early,result=success,reason=none}";
+    assert_eq!(seen[series], DebugValue::Counter(1));
+}
+
+#[test]
+fn a_class_is_a_short_word_and_the_same_name_is_the_same_class() {
+    for bad in ["", "Order", "order:1", "a-b", "ä", &"x".repeat(MAX_CLASS_BYTES + 1)] {
+        let error = Class::named(bad).unwrap_err();
+        assert!(error.to_string().contains("1 to 64"), "{error}");
+    }
+    assert!(Class::named(&"x".repeat(MAX_CLASS_BYTES)).is_ok());
+    let name = Class::named("same").unwrap().name();
+    assert!(std::ptr::eq(name, Class::named("same").unwrap().name()));
+    assert_eq!(Class::default().name(), "default");
+}
+
+#[test]
+fn classes_are_bounded_and_the_error_names_the_bound() {
+    let mut classes = Classes::new();
+    for number in 1..MAX_CLASSES {
+        classes.named(&format!("c{number}")).unwrap();
+    }
+    let error = classes.named("one_more").unwrap_err();
+    assert!(error.to_string().contains("at most 256"), "{error}");
+    assert!(classes.named("c1").is_ok() && classes.named("default").is_ok());
+    assert!(classes.named("one_more").is_err());
+}
+
+/// An event: level, and its fields by name.
+type Written = (String, BTreeMap<String, String>);
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Written>>>);
+
+struct Fields(BTreeMap<String, String>);
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+impl<S: tracing::Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        assert_eq!(event.metadata().target(), TARGET);
+        let mut fields = Fields(BTreeMap::new());
+        event.record(&mut fields);
+        self.0.lock().push((event.metadata().level().as_str().to_lowercase(), fields.0));
+    }
+}
+
+fn token() -> OwnerToken {
+    let identity = Identity::new("web-1", 7);
+    OwnerToken::generate([7; 16], &identity, Timestamp::from_micros(1_000_000))
+}
+
+fn write_everything(keys: &Keys, token: &OwnerToken) {
+    let of = events::Of { keys, token, fence: Fence::new(42) };
+    let error = Error::new(ErrorKind::Unreachable, "renew", "nobody there");
+    let holder = Holder::new(b"someone", 7);
+    let busy = Busy { key: keys.at(0).clone(), holder, remaining: Some(SECOND) };
+    events::acquire_start(keys, token);
+    events::acquire_success(of, SECOND, 30 * SECOND);
+    events::acquire_refused(keys, Some(token), &busy, SECOND);
+    events::acquire_failed(keys, &error, SECOND);
+    events::renew_failed(of, &error, true);
+    events::lost(of, &LossReason::KeyGone, SECOND);
+    events::lost(of, &LossReason::Released, SECOND);
+    events::released(of, Reason::Expired, SECOND);
+    events::degraded(keys, &error);
+}
+
+#[test]
+fn every_event_is_written_with_the_fields_and_the_level_of_the_table() {
+    let log = Log::default();
+    let keys = Keys::from(Key::new(&Prefix::new("lock:").unwrap(), "a").unwrap());
+    let token = token();
+    let subscriber = tracing_subscriber::registry().with(log.clone());
+    tracing::subscriber::with_default(subscriber, || write_everything(&keys, &token));
+    let written = std::mem::take(&mut *log.0.lock());
+    assert_eq!(written.len(), EVENTS.len());
+    for ((level, fields), event) in written.iter().zip(EVENTS) {
+        let (name, mut expected) = (event.name, BTreeSet::from(["message"]));
+        expected.extend(event.fields);
+        assert_eq!((fields["message"].as_str(), level.as_str()), (name, event.level));
+        assert_eq!(fields.keys().map(String::as_str).collect::<BTreeSet<_>>(), expected, "{name}");
+        assert_eq!(fields["lock_key"], "lock:a", "{name}");
+        if let Some(client) = fields.get("client_id") {
+            assert_eq!(client, "web-1:7:1000", "{name}: the holder, never the secret");
+        }
+    }
+}
+
+#[test]
+fn repeated_renewal_failures_are_no_warnings() {
+    let log = Log::default();
+    let keys = Keys::from(Key::new(&Prefix::empty(), "a").unwrap());
+    let error = Error::new(ErrorKind::Unreachable, "renew", "");
+    let subscriber = tracing_subscriber::registry().with(log.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        let of = events::Of { keys: &keys, token: &token(), fence: Fence::new(1) };
+        events::renew_failed(of, &error, true);
+        events::renew_failed(of, &error, false);
+    });
+    let levels: Vec<_> = log.0.lock().iter().map(|(level, _)| level.clone()).collect();
+    assert_eq!(levels, ["warn", "debug"]);
+}
