@@ -1,5 +1,7 @@
 //! What processes that fought for one key saw, put together: did two ever overlap, did fences grow, who waited.
 
+use std::collections::HashMap;
+
 use anyhow::{Context as _, Result, ensure};
 
 use crate::spread::quantile;
@@ -21,6 +23,7 @@ pub(crate) struct Section {
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     process: usize,
+    waiter: usize,
     nanoseconds: u64,
 }
 
@@ -45,17 +48,17 @@ impl History {
     fn add_line(&mut self, process: usize, line: &str, end: u64) -> Result<()> {
         let (kind, numbers) = line.split_once(' ').context("there are no numbers")?;
         let numbers: Vec<u64> = numbers.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        let nanoseconds = match (kind, &*numbers) {
+        let (waiter, nanoseconds) = match (kind, &*numbers) {
             ("S", &[waiter, began, acquired, leaving, _left, ref fence @ ..]) => {
                 let fence = fence.first().copied().unwrap_or(0);
                 let waiter = waiter as usize;
                 self.sections.push(Section { process, waiter, began, acquired, leaving, fence });
-                acquired.saturating_sub(began)
+                (waiter, acquired.saturating_sub(began))
             }
-            ("P", &[_waiter, began]) => end.saturating_sub(began),
+            ("P", &[waiter, began]) => (waiter as usize, end.saturating_sub(began)),
             _ => anyhow::bail!("that is no such line"),
         };
-        self.waits.push(Wait { process, nanoseconds });
+        self.waits.push(Wait { process, waiter, nanoseconds });
         Ok(())
     }
 
@@ -104,9 +107,10 @@ impl History {
         self.sections.iter().filter(|section| section.process == process).count()
     }
 
-    /// The fewest and the most sections of any waiter that had one.
+    /// The fewest and the most sections of any waiter.
     pub(crate) fn shares(&self) -> (usize, usize) {
-        let mut counts = std::collections::HashMap::new();
+        let waiters = self.waits.iter().map(|wait| ((wait.process, wait.waiter), 0));
+        let mut counts: HashMap<_, usize> = waiters.collect();
         for section in &self.sections {
             *counts.entry((section.process, section.waiter)).or_insert(0) += 1;
         }
@@ -131,11 +135,11 @@ mod tests {
 
     #[test]
     fn gaps_and_waits_go_across_processes() {
-        let history = history("S 0 1 2 4 5 1\nS 1 2 20 24 25 3", "S 0 1 10 11 12 2\nP 0 30\n");
+        let history = history("S 0 1 2 4 5 1\nS 1 2 20 24 25 3", "S 0 1 10 11 12 2\nP 1 30\n");
         history.check(3).unwrap();
         assert_eq!(history.gaps(|_, _| true), [6.0, 9.0]);
         assert!(history.gaps(|one, next| one.process == next.process).is_empty());
-        assert_eq!((history.median_period(), history.sections_of(0), history.shares()), (8.0, 2, (1, 1)));
+        assert_eq!((history.median_period(), history.sections_of(0), history.shares()), (8.0, 2, (0, 1)));
         assert_eq!(
             (history.longest_wait(|process| process == 0), history.longest_wait(|_| true)),
             (18.0, 70.0)

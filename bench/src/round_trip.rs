@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::bare::{Bare, main_key, token};
 use crate::spread::quantile;
 
-const CYCLES: u64 = 300;
+const CYCLES: u64 = 100;
 
 /// Medians in nanoseconds.
 #[derive(Clone, Copy, Debug)]

@@ -26,14 +26,17 @@ pub(crate) async fn run<A: Arm>(args: &Args, arm: &Arc<A>) -> Result<Value> {
         running.spawn(waiter.run_until(AFTERWARDS));
     }
     let with_fences = args.number("fences", 0)? == 1;
-    let (mut text, mut bad) = (String::new(), 0);
+    let (mut text, mut bad, mut given_up) = (String::new(), 0, 0);
     while let Some(waiter) = running.join_next().await {
         let waiter = waiter??;
         waiter.write(&mut text, with_fences)?;
         bad += waiter.bad_releases;
+        given_up += u64::from(waiter.given_up);
     }
     std::fs::write(out, text).with_context(|| format!("writing {out}"))?;
-    Ok(json!({ "bad_release": bad, "fence_disorder": terms.fence_disorder.load(Relaxed) }))
+    Ok(
+        json!({ "bad_release": bad, "fence_disorder": terms.fence_disorder.load(Relaxed), "given_up": given_up }),
+    )
 }
 
 fn terms(args: &Args) -> Result<Terms> {

@@ -21,12 +21,29 @@ use args::Args;
 use arm::Arm;
 use arms::{Bare, Lockkeeper};
 
+/// What can be asked for.
+#[derive(Clone, Copy)]
+enum Command {
+    LockCycle,
+    LockContend,
+}
+
+impl Command {
+    fn named(name: &str) -> Result<Self> {
+        match name {
+            "lock-cycle" => Ok(Self::LockCycle),
+            "lock-contend" => Ok(Self::LockContend),
+            other => bail!("`{other}` is not measured here; there is lock-cycle and lock-contend"),
+        }
+    }
+}
+
 fn main() -> Result<()> {
     let mut words = std::env::args().skip(1);
-    let command = words.next().context("a command is needed: lock-cycle or lock-contend")?;
+    let command = Command::named(&words.next().context("a command is needed")?)?;
     let args = Args::parse(words)?;
     let url = std::env::var("REDIS_URL").context("REDIS_URL says where Redis is")?;
-    runtime()?.block_on(choose(&command, &args, &url))
+    runtime()?.block_on(choose(command, &args, &url))
 }
 
 fn runtime() -> Result<Runtime> {
@@ -37,7 +54,7 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(workers).enable_all().build()?)
 }
 
-async fn choose(command: &str, args: &Args, url: &str) -> Result<()> {
+async fn choose(command: Command, args: &Args, url: &str) -> Result<()> {
     match args.text("arm").unwrap_or("lockkeeper") {
         "lockkeeper" => run(command, args, Lockkeeper::connect(url).await?).await,
         "bare" => run(command, args, Bare::connect(url).await?).await,
@@ -47,12 +64,11 @@ async fn choose(command: &str, args: &Args, url: &str) -> Result<()> {
     }
 }
 
-async fn run(command: &str, args: &Args, arm: impl Arm) -> Result<()> {
+async fn run(command: Command, args: &Args, arm: impl Arm) -> Result<()> {
     let arm = Arc::new(arm);
     let answer = match command {
-        "lock-cycle" => cycle::run(args, &arm).await?,
-        "lock-contend" => contend::run(args, &arm).await?,
-        other => bail!("`{other}` is not measured here; there is lock-cycle and lock-contend"),
+        Command::LockCycle => cycle::run(args, &arm).await?,
+        Command::LockContend => contend::run(args, &arm).await?,
     };
     arm.close().await;
     println!("{answer}");

@@ -61,11 +61,21 @@ pub(crate) struct Waiter<L> {
     /// Since when it waits, or waited until the end.
     waiting_since: Option<u64>,
     pub(crate) bad_releases: u64,
+    /// It was still waiting long after the end.
+    pub(crate) given_up: bool,
 }
 
 impl<L: Lock> Waiter<L> {
     pub(crate) fn new(number: usize, lock: L, terms: Arc<Terms>) -> Self {
-        Self { number, lock, terms, sections: Vec::new(), waiting_since: None, bad_releases: 0 }
+        Self {
+            number,
+            lock,
+            terms,
+            sections: Vec::new(),
+            waiting_since: None,
+            bad_releases: 0,
+            given_up: false,
+        }
     }
 
     /// Until the end, and no longer than until `afterwards` after it.
@@ -73,7 +83,7 @@ impl<L: Lock> Waiter<L> {
         let limit = until(self.terms.end) + afterwards;
         match tokio::time::timeout(limit, self.run()).await {
             Ok(result) => result?,
-            Err(_) => eprintln!("waiter {} was given up", self.number),
+            Err(_) => self.given_up = true,
         }
         Ok(self)
     }
