@@ -148,7 +148,7 @@ fn write_everything(keys: &Keys, token: &OwnerToken) {
     let error = Error::new(ErrorKind::Unreachable, "renew", "nobody there");
     let holder = Holder::new(b"someone", 7);
     let busy = Busy { key: keys.at(0).clone(), holder, remaining: Some(SECOND) };
-    events::acquire_start(keys, token);
+    events::acquire_start(keys, &Identity::new("web-1", 7).keeper(0xab));
     events::acquire_success(of, SECOND, 30 * SECOND);
     events::acquire_refused(keys, Some(token), &busy, SECOND);
     events::acquire_failed(keys, &error, SECOND);
@@ -175,7 +175,8 @@ fn every_event_is_written_with_the_fields_and_the_level_of_the_table() {
         assert_eq!(fields.keys().map(String::as_str).collect::<BTreeSet<_>>(), expected, "{name}");
         assert_eq!(fields["lock_key"], "lock:a", "{name}");
         if let Some(client) = fields.get("client_id") {
-            assert_eq!(client, "web-1:7:1000", "{name}: the holder, never the secret");
+            let expected = if name == "lock_acquire_start" { "web-1:7:000000ab" } else { "web-1:7:1000" };
+            assert_eq!(client, expected, "{name}: the holder, never the secret");
         }
     }
 }
