@@ -51,7 +51,7 @@ pub use list::{ListCursor, LockView, Page};
 pub use lock::{
     Acquired, Busy, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Degradable, DegradableGuard,
     DegradableLock, Extended, ForceReleased, LocalGuard, Lock, LockClass, LockGuard, LossReason, MAX_SHARDS,
-    Released, Segmented, shard_name,
+    Released, Segmented, TakenOver, shard_name,
 };
 pub use lockkeeper_core as core;
 pub use lockkeeper_core::key::join_parts;

@@ -19,6 +19,11 @@ impl<'a> Asked<'a> {
         Self { lock, since: lock.inner.clock.uptime(), is_answered: false }
     }
 
+    /// When it was asked for.
+    pub(super) fn since(&self) -> Uptime {
+        self.since
+    }
+
     /// Tells what came of it, and hands it through.
     pub(super) fn answer(mut self, result: Result<Acquired, Error>) -> Result<Acquired, Error> {
         self.is_answered = true;

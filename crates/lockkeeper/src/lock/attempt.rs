@@ -78,6 +78,7 @@ pub(super) struct Try<'a> {
 impl<'a> Try<'a> {
     pub(super) fn new(lock: &'a Lock, lease: Lease, block: u32, within: Duration) -> Result<Self, Error> {
         let (token, sent) = (token(lock)?, lock.inner.clock.uptime());
+        let block = block.clamp(1, MAX_FENCE_BLOCK);
         Ok(Self { lock, token, lease, block, within, sent, not_after: None, armed: true })
     }
 

@@ -8,8 +8,8 @@ use lockkeeper_core::{Error, ErrorKind, Keys};
 
 use super::asked::Asked;
 use super::guard::LockGuard;
-use super::outcome::{Acquired, LossReason};
-use super::wait;
+use super::outcome::{Acquired, LossReason, TakenOver};
+use super::{swap, wait};
 use crate::keeper::Inner;
 use crate::telemetry::Class;
 
@@ -165,7 +165,26 @@ impl Lock {
         self.check_open()?;
         let lease = self.checked_lease()?;
         let asked = Asked::new(self);
-        asked.answer(wait::acquire(self, lease).await)
+        let since = asked.since();
+        asked.answer(wait::acquire(self, lease, since).await)
+    }
+
+    /// Takes over a lock that another process [handed over](LockGuard::hand_over): without letting go of it, `token` is
+    /// replaced by a fresh one, the lease restarted at this lock's, and the fence raised. The lock must have the same
+    /// names.
+    ///
+    /// # Redis
+    /// One `EVALSHA` (`swap`), one round trip.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire). Where the outcome is unknown, both tokens are given back.
+    ///
+    /// # Cancel safety
+    /// Both tokens are given back in the background.
+    pub async fn take_over(&self, token: &OwnerToken) -> Result<TakenOver, Error> {
+        self.check_open()?;
+        let lease = self.checked_lease()?;
+        swap::take_over(self, lease, token).await
     }
 
     /// Acquires, runs `work`, and releases. `work` is dropped (cancelled) as soon as the lease is lost.
@@ -203,7 +222,7 @@ impl Lock {
         };
         match guard.loss() {
             // The work gave it back by itself.
-            Some(LossReason::Released) => return Ok(value),
+            Some(reason) if reason.is_wanted() => return Ok(value),
             None if guard.is_valid() => {}
             reason => return Err(self.lost(&reason.unwrap_or(LossReason::Expired))),
         }
@@ -238,7 +257,7 @@ impl Lock {
 /// Waits for a loss; a wanted release is none.
 async fn not_released(guard: &LockGuard) -> LossReason {
     match guard.lost().await {
-        LossReason::Released => std::future::pending().await,
+        reason if reason.is_wanted() => std::future::pending().await,
         reason => reason,
     }
 }

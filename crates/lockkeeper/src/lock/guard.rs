@@ -123,6 +123,23 @@ impl LockGuard {
         })
     }
 
+    /// Lets go of the lock without releasing it, for another process to
+    /// [take over](crate::Lock::take_over) with the returned token. From now on nothing renews it: it must be taken
+    /// over before its lease ends, and whoever has the token may release it. Costs no round trip.
+    ///
+    /// # Errors
+    /// Lost before.
+    pub fn hand_over(self) -> Result<OwnerToken, Error> {
+        let held = &self.held;
+        self.check_held("hand over")?;
+        if !held.is_valid() || !held.end(LossReason::HandedOver) {
+            return Err(self.lost_error("hand over", &held.reason().unwrap_or(LossReason::Expired)));
+        }
+        held.settle();
+        held.tenure.let_go();
+        Ok(held.tenure.token.clone())
+    }
+
     /// Gives the lock back, for all clones of this guard. Releasing twice is harmless.
     ///
     /// Where somebody of this keeper waits for it, it is theirs at once, without a round trip; see
@@ -138,18 +155,21 @@ impl LockGuard {
     /// It is released in the background.
     pub async fn release(self) -> Result<Released, Error> {
         let held = &self.held;
-        let was_valid = held.is_valid();
+        let now = held.inner().clock.uptime();
+        let was_valid = held.is_held() && now < held.tenure.deadline();
         if !held.end(LossReason::Released) && held.reason() == Some(LossReason::Released) {
             return Ok(Released::Released);
         }
         let is_ours = held.settle() && was_valid;
-        if is_ours && held.tenure.pass_on() {
-            held.report_release(Reason::None);
+        if is_ours && held.tenure.pass_on(now) {
+            held.report_release(Reason::None, now);
             return Ok(Released::Released);
         }
-        held.tenure.close();
+        held.tenure.retire();
         let result = self.release_on_server(was_valid).await;
-        held.report_release(result.as_ref().map_or_else(Reason::from, Reason::from));
+        // Only now, so that who waits here does not run against the release.
+        held.tenure.close();
+        held.report_release(result.as_ref().map_or_else(Reason::from, Reason::from), now);
         result
     }
 
@@ -181,10 +201,11 @@ impl LockGuard {
     }
 
     fn check_held(&self, operation: &'static str) -> Result<(), Error> {
-        let lost = |reason: LossReason| {
-            Error::new(ErrorKind::Lost, operation, reason.to_string()).with_key(&self.held.tenure.keys)
-        };
-        self.held.reason().map_or(Ok(()), |reason| Err(lost(reason)))
+        self.held.reason().map_or(Ok(()), |reason| Err(self.lost_error(operation, &reason)))
+    }
+
+    fn lost_error(&self, operation: &'static str, reason: &LossReason) -> Error {
+        Error::new(ErrorKind::Lost, operation, reason.to_string()).with_key(&self.held.tenure.keys)
     }
 }
 

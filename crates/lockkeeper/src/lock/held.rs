@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use lockkeeper_core::Uptime;
 use lockkeeper_core::lock::Fence;
@@ -70,8 +69,10 @@ impl Held {
             self.has_ended.notify_waiters();
             self.inner().held_count.fetch_sub(1, Ordering::Relaxed);
             self.class.held(-1);
-            self.class.lost(reason);
-            events::lost(self.of(), reason, self.held_for());
+            if !reason.is_wanted() {
+                self.class.lost(reason);
+                events::lost(self.of(), reason, self.inner().clock.uptime().since(self.since));
+            }
         }
         first
     }
@@ -82,8 +83,8 @@ impl Held {
     }
 
     /// It was released, or the release failed: the answer that counts.
-    pub(super) fn report_release(&self, outcome: Reason) {
-        let held_for = self.held_for();
+    pub(super) fn report_release(&self, outcome: Reason, now: Uptime) {
+        let held_for = now.since(self.since);
         self.class.released(outcome, held_for);
         events::released(self.of(), outcome, held_for);
     }
@@ -139,10 +140,6 @@ impl Held {
     pub(super) fn settle(&self) -> bool {
         !self.settled.swap(true, Ordering::AcqRel)
     }
-
-    fn held_for(&self) -> Duration {
-        self.inner().clock.uptime().since(self.since)
-    }
 }
 
 impl Drop for Held {
@@ -153,10 +150,11 @@ impl Drop for Held {
         if !self.settle() {
             return;
         }
-        if was_held && self.tenure.pass_on() {
-            self.report_release(Reason::None);
+        let now = self.inner().clock.uptime();
+        if was_held && self.tenure.pass_on(now) {
+            self.report_release(Reason::None, now);
         } else {
-            self.tenure.give_back_of(Some(Dropped { class: self.class, held_for: self.held_for() }));
+            self.tenure.give_back_of(Some(Dropped { class: self.class, held_for: now.since(self.since) }));
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use give_back::GiveBack;
 pub use guard::LockGuard;
 pub(crate) use held::Held;
 pub(crate) use local::Locals;
-pub use outcome::{Acquired, Busy, Extended, ForceReleased, LossReason, Released};
+pub use outcome::{Acquired, Busy, Extended, ForceReleased, LossReason, Released, TakenOver};
 pub(crate) use queue::{Queue, Queues, RaceContext, race};
 pub(crate) use segmented::Segments;
 pub use segmented::{MAX_SHARDS, Segmented, shard_name};

@@ -99,6 +99,26 @@ pub enum Extended {
     HeldByAnother(Holder),
 }
 
+/// The answer to taking over a lock that was handed over.
+#[derive(Debug)]
+#[must_use = "a lock that is not looked at is released at once"]
+#[non_exhaustive]
+pub enum TakenOver {
+    /// It is yours, with a fresh lease, token and fence.
+    Held(LockGuard),
+    /// Its lease had ended; nobody holds it.
+    Expired,
+    /// Somebody else holds it.
+    HeldByAnother(Holder),
+}
+
+impl LossReason {
+    /// The holder gave it away on purpose.
+    pub fn is_wanted(&self) -> bool {
+        matches!(self, Self::Released | Self::HandedOver)
+    }
+}
+
 /// Why a guard is no longer valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -117,6 +137,8 @@ pub enum LossReason {
     MaxRenewals,
     /// It was released, on purpose.
     Released,
+    /// It was handed over to another process, on purpose.
+    HandedOver,
     /// The keeper was closed; nobody renews it any more.
     KeeperClosed,
 }
@@ -131,6 +153,7 @@ impl fmt::Display for LossReason {
             Self::MaxHold => write!(f, "held for as long as was allowed"),
             Self::MaxRenewals => write!(f, "renewed as often as was allowed"),
             Self::Released => write!(f, "released"),
+            Self::HandedOver => write!(f, "handed over"),
             Self::KeeperClosed => write!(f, "the keeper was closed"),
         }
     }

@@ -1,20 +1,25 @@
-//! Swapping a tenure of this keeper for one of a waiting caller's own: another token, lease or label, or fences anew,
-//! without ever letting go of the lock. One round trip.
+//! Swapping: a held lock gets another token, lease and fence without ever being let go of. One round trip.
+//!
+//! Inside a keeper it goes to a waiting caller to whom the tenure is not as good as one of their own. Between processes
+//! it is how a lock that was handed over is taken over.
 
 use std::sync::Arc;
 
-use lockkeeper_core::lock::{Lease, Swap, SwapReply};
+use lockkeeper_core::lock::{Holder, Lease, OwnerToken, Swap, SwapReply};
 use lockkeeper_core::{Error, Timestamp};
 use lockkeeper_redis::Lane;
 
 use super::attempt::{Try, block_for};
 use super::builder::Lock;
+use super::give_back::{Doubt, GiveBack};
+use super::guard::LockGuard;
 use super::held::Held;
+use super::outcome::TakenOver;
 use super::queue::Baton;
 use super::tenure::Tenure;
 use crate::telemetry::Way;
 
-/// What came of a swap.
+/// What came of a swap inside the keeper.
 pub(super) enum Swapped {
     Held(Arc<Held>),
     /// The tenure was lost before.
@@ -31,35 +36,64 @@ pub(super) async fn swap(lock: &Lock, lease: Lease, mut baton: Baton) -> Result<
     };
     let waiting = u32::try_from(inner.queues.waiting_for(&lock.keys)).unwrap_or(u32::MAX);
     let block = from.block().saturating_mul(2).max(block_for(waiting));
-    let mut try_ = Try::new(lock, lease, block, inner.response_timeout)?;
-    let decision = Swap {
-        from: from.token.clone(),
-        to: try_.token.clone(),
-        lease,
-        fences: try_.fences(),
-        not_after: Timestamp::MAX,
-    };
     // From here on the old token may be gone: whoever drops this future gives both back.
     baton.disarm();
     let mut both = Both { from: &from, armed: true };
-    let answer = inner.backend.apply(Lane::Command, &lock.keys, decision, inner.response_timeout).await;
-    let answer = try_.note(answer).inspect_err(|error| {
-        if !error.may_have_been_applied() {
-            both.pass_on();
-        }
-    })?;
-    match answer.reply {
-        SwapReply::Swapped(fence) => {
+    match exchange(lock, lease, from.token.clone(), block).await {
+        Ok(Exchanged::Taken(tenure)) => {
             both.armed = false;
-            let tenure = try_.taken(fence);
-            from.was_swapped(tenure.as_ref().ok());
-            let tenure = tenure?;
+            from.was_swapped(&tenure);
             lock.class.handed_over(Way::Swap);
             Ok(tenure.first_holder(lock).map_or(Swapped::Lost, Swapped::Held))
         }
-        SwapReply::Expired(_) | SwapReply::HeldByAnother(..) => {
+        Ok(Exchanged::Expired | Exchanged::HeldByAnother(_)) => Ok(Swapped::Lost),
+        Err(error) => {
+            if error.is_transient() && !error.may_have_been_applied() {
+                both.pass_on();
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Takes over what `from` holds.
+pub(super) async fn take_over(lock: &Lock, lease: Lease, from: &OwnerToken) -> Result<TakenOver, Error> {
+    let mut handed = Handed { lock, lease, from, armed: true };
+    let exchanged = exchange(lock, lease, from.clone(), 1).await;
+    handed.armed = exchanged.as_ref().is_err_and(Error::may_have_been_applied);
+    Ok(match exchanged? {
+        Exchanged::Taken(tenure) => {
+            lock.class.handed_over(Way::Process);
+            let held = tenure.first_holder(lock);
+            held.map_or(TakenOver::Expired, |held| TakenOver::Held(LockGuard::new(held)))
+        }
+        Exchanged::Expired => TakenOver::Expired,
+        Exchanged::HeldByAnother(holder) => TakenOver::HeldByAnother(holder),
+    })
+}
+
+enum Exchanged {
+    Taken(Arc<Tenure>),
+    Expired,
+    HeldByAnother(Holder),
+}
+
+/// One swap from `from` to a fresh token, which is given back if the answer does not come.
+async fn exchange(lock: &Lock, lease: Lease, from: OwnerToken, block: u32) -> Result<Exchanged, Error> {
+    let within = lock.inner.response_timeout;
+    let mut try_ = Try::new(lock, lease, block, within)?;
+    let (to, fences) = (try_.token.clone(), try_.fences());
+    let decision = Swap { from, to, lease, fences, not_after: Timestamp::MAX };
+    let answer = lock.inner.backend.apply(Lane::Command, &lock.keys, decision, within).await;
+    match try_.note(answer)?.reply {
+        SwapReply::Swapped(fence) => try_.taken(fence).map(Exchanged::Taken),
+        SwapReply::Expired(_) => {
             try_.settle();
-            Ok(Swapped::Lost)
+            Ok(Exchanged::Expired)
+        }
+        SwapReply::HeldByAnother(_, holder) => {
+            try_.settle();
+            Ok(Exchanged::HeldByAnother(holder))
         }
     }
 }
@@ -71,9 +105,9 @@ struct Both<'a> {
 }
 
 impl Both<'_> {
-    /// The server refused: it is still this keeper's.
+    /// The server did not do it: it is still this keeper's.
     fn pass_on(&mut self) {
-        self.armed = !self.from.pass_on();
+        self.armed = !self.from.pass_on(self.from.inner.clock.uptime());
     }
 }
 
@@ -81,6 +115,25 @@ impl Drop for Both<'_> {
     fn drop(&mut self) {
         if self.armed {
             self.from.give_back();
+        }
+    }
+}
+
+/// The token that another process handed over. Dropped while armed, it is given back.
+struct Handed<'a> {
+    lock: &'a Lock,
+    lease: Lease,
+    from: &'a OwnerToken,
+    armed: bool,
+}
+
+impl Drop for Handed<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            let inner = &self.lock.inner;
+            let give_up = inner.clock.uptime().after(inner.response_timeout).after(self.lease.as_duration());
+            let (keys, from) = (self.lock.keys.clone(), self.from.clone());
+            inner.give_back(GiveBack::new(keys, from, Doubt::None, give_up));
         }
     }
 }

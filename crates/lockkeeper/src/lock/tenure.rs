@@ -189,28 +189,38 @@ impl Tenure {
         });
     }
 
-    /// Nobody may sit down any more; nothing is tended. Those who wait are told.
+    /// It is over, and those who wait are told.
     pub(super) fn close(&self) {
+        self.retire();
+        let queue = self.queue.lock().take();
+        if let Some(queue) = queue {
+            queue.tenure_ended(self);
+        }
+    }
+
+    /// Nobody may sit down any more; nothing is tended.
+    pub(super) fn retire(&self) {
         let was_over = std::mem::replace(&mut self.seat.lock().over, true);
-        if !was_over {
-            let (slot, queue) = (self.slot.lock().take(), self.queue.lock().take());
-            if let Some(slot) = slot {
-                self.inner.background.unschedule(slot);
-            }
-            if let Some(queue) = queue {
-                queue.tenure_ended();
-            }
+        let slot = if was_over { None } else { self.slot.lock().take() };
+        if let Some(slot) = slot {
+            self.inner.background.unschedule(slot);
         }
     }
 
     /// It was swapped for `next`: nothing is left of it on the server, and who waits now waits for the other.
-    pub(super) fn was_swapped(&self, next: Option<&Arc<Self>>) {
+    pub(super) fn was_swapped(&self, next: &Arc<Self>) {
         self.was_released();
-        let queue = next.and_then(|next| Some((next, self.queue.lock().take()?)));
-        self.close();
-        if let Some((next, queue)) = queue {
+        self.retire();
+        let queue = self.queue.lock().take();
+        if let Some(queue) = queue {
             queue.swapped(next);
         }
+    }
+
+    /// Somebody outside has the token, and the care for it. Its lease runs on.
+    pub(super) fn let_go(&self) {
+        self.unreleased.store(false, Ordering::Release);
+        self.close();
     }
 
     /// How many fences were reserved.
@@ -219,13 +229,13 @@ impl Tenure {
     }
 
     /// Gives it to whoever waits longest in this process; true if somebody has it now.
-    pub(super) fn pass_on(self: &Arc<Self>) -> bool {
+    pub(super) fn pass_on(self: &Arc<Self>, now: Uptime) -> bool {
         if self.inner.queues.is_empty() {
             return false;
         }
         let known = self.queue.lock().clone();
         let queue = known.or_else(|| self.inner.queues.find(&self.keys));
-        queue.is_some_and(|queue| queue.pass_on(self))
+        queue.is_some_and(|queue| queue.pass_on(self, now))
     }
 
     /// Whom to tell when it ends.

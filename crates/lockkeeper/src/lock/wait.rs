@@ -1,8 +1,9 @@
 //! Acquiring with patience: one try, then a place in the line of those of this keeper who wait.
 
-use lockkeeper_core::Error;
-use lockkeeper_core::lock::Lease;
 use std::time::Duration;
+
+use lockkeeper_core::lock::Lease;
+use lockkeeper_core::{Error, Uptime};
 
 use super::attempt::{self, Tried};
 use super::builder::Lock;
@@ -22,13 +23,13 @@ pub(super) async fn try_once(lock: &Lock, lease: Lease) -> Result<Acquired, Erro
     }
 }
 
-/// Tries until held, or until the limit has passed.
-pub(super) async fn acquire(lock: &Lock, lease: Lease) -> Result<Acquired, Error> {
+/// Tries until held, or until the limit has passed that began at `since`.
+pub(super) async fn acquire(lock: &Lock, lease: Lease, since: Uptime) -> Result<Acquired, Error> {
     if lock.wait == Some(Duration::ZERO) {
         return try_once(lock, lease).await;
     }
     let clock = &*lock.inner.clock;
-    let until = lock.wait.map(|limit| clock.uptime().after(limit));
+    let until = lock.wait.map(|limit| since.after(limit));
     let mut seen = None;
     if !lock.inner.queues.has_line(lock) {
         match try_once(lock, lease).await {
@@ -48,7 +49,7 @@ pub(super) async fn acquire(lock: &Lock, lease: Lease) -> Result<Acquired, Error
 async fn stand_in_line(
     lock: &Lock,
     lease: Lease,
-    until: Option<lockkeeper_core::Uptime>,
+    until: Option<Uptime>,
     mut seen: Option<Busy>,
 ) -> Result<Acquired, Error> {
     let mut at_front = false;

@@ -43,6 +43,8 @@ pub(crate) enum Way {
     Swap,
     /// By the server: it was released there, and a waiter took it.
     Server,
+    /// From another process that handed it over.
+    Process,
 }
 
 /// Every key of a class, with its labels. Some 15 KB.
@@ -55,7 +57,7 @@ struct Prepared {
     acquire_seconds: [Key; 2],
     hold_seconds: Key,
     late_releases: Key,
-    handovers: [Key; 3],
+    handovers: [Key; 4],
     degraded: Key,
     waiters: Key,
     held: Key,
@@ -224,7 +226,7 @@ impl Prepared {
             acquire_seconds: ["success", "failed"].map(|result| key(table::ACQUIRE_SECONDS, [class, result])),
             hold_seconds: plain(table::HOLD_SECONDS),
             late_releases: plain(table::LATE_RELEASES),
-            handovers: ["local", "swap", "server"].map(|way| key(table::HANDOVERS, [class, way])),
+            handovers: ["local", "swap", "server", "process"].map(|way| key(table::HANDOVERS, [class, way])),
             degraded: plain(table::DEGRADED),
             waiters: plain(table::WAITERS),
             held: plain(table::HELD),

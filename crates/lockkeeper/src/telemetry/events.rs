@@ -83,7 +83,7 @@ pub(crate) fn renew_failed(of: Of<'_>, error: &Error, is_first: bool) {
 
 /// A wanted release is no loss and writes nothing.
 pub(crate) fn lost(of: Of<'_>, reason: &LossReason, held_for: Duration) {
-    if *reason == LossReason::Released {
+    if reason.is_wanted() {
         return;
     }
     warn!(

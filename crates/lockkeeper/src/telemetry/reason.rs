@@ -89,7 +89,7 @@ impl Reason {
     /// Why a lock was lost; `None` for a wanted release.
     pub(super) fn of_loss(reason: &LossReason) -> Option<Self> {
         Some(match reason {
-            LossReason::Released => return None,
+            LossReason::Released | LossReason::HandedOver => return None,
             LossReason::Expired => Self::Expired,
             LossReason::KeyGone => Self::KeyGone,
             LossReason::NotRenewed(_) => Self::NotRenewed,

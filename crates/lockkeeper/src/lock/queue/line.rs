@@ -74,8 +74,8 @@ impl Line {
         self.places.len()
     }
 
-    pub(super) fn is_occupied(&self, now: Uptime) -> bool {
-        !self.places.is_empty() || now < self.stands_back_until || self.is_ours()
+    pub(super) fn is_occupied(&self, now: impl Fn() -> Uptime) -> bool {
+        !self.places.is_empty() || self.is_ours() || now() < self.stands_back_until
     }
 
     fn is_ours(&self) -> bool {
@@ -148,8 +148,10 @@ impl Line {
         self.tenure = Arc::downgrade(tenure);
     }
 
-    pub(super) fn tenure_ended(&mut self) {
-        self.tenure = Weak::new();
+    pub(super) fn tenure_ended(&mut self, tenure: &Tenure) {
+        if std::ptr::eq(self.tenure.as_ptr(), tenure) {
+            self.tenure = Weak::new();
+        }
     }
 
     pub(super) fn set_others_wait(&mut self, others_wait: bool) {

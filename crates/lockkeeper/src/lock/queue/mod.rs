@@ -58,7 +58,7 @@ impl Queues {
     /// Who comes now had better stand in line at once: others do, or this keeper has the lock, or just gave it away.
     pub(super) fn has_line(&self, lock: &Lock) -> bool {
         let now = || lock.inner.clock.uptime();
-        !self.is_empty() && self.find(&lock.keys).is_some_and(|queue| queue.line.lock().is_occupied(now()))
+        !self.is_empty() && self.find(&lock.keys).is_some_and(|queue| queue.line.lock().is_occupied(now))
     }
 
     /// Stands in line; `at_front` for who was about to hold it already. `seen` is who was in the way.
@@ -119,8 +119,7 @@ impl Queue {
     }
 
     /// Gives `tenure` to the front of the line. False: nobody is there, or it is another keeper's turn.
-    pub(super) fn pass_on(self: &Arc<Self>, tenure: &Arc<Tenure>) -> bool {
-        let now = tenure.inner.clock.uptime();
+    pub(super) fn pass_on(self: &Arc<Self>, tenure: &Arc<Tenure>, now: Uptime) -> bool {
         if !tenure.can_be_passed(now) {
             return false;
         }
@@ -162,8 +161,8 @@ impl Queue {
     }
 
     /// Back to the race.
-    pub(super) fn tenure_ended(&self) {
-        self.line.lock().tenure_ended();
+    pub(super) fn tenure_ended(&self, tenure: &Tenure) {
+        self.line.lock().tenure_ended(tenure);
         self.stirred.notify_one();
     }
 

@@ -60,7 +60,7 @@ impl Baton {
 impl Drop for Baton {
     fn drop(&mut self) {
         if let Some(tenure) = self.0.take() {
-            if !tenure.pass_on() {
+            if !tenure.pass_on(tenure.inner.clock.uptime()) {
                 tenure.give_back();
             }
         }
