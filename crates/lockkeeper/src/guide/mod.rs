@@ -3,6 +3,9 @@
 #[doc = include_str!("leases.md")]
 pub mod leases {}
 
+#[doc = include_str!("waiting.md")]
+pub mod waiting {}
+
 #[doc = include_str!("fencing.md")]
 pub mod fencing {}
 
