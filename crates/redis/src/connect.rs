@@ -60,8 +60,7 @@ impl Connector {
             Ears::Closed => (self.open(ProtocolVersion::RESP2).await?, None),
             Ears::Open => match self.open_with_ears().await {
                 Ok(connection) => (connection, Some(true)),
-                // Nobody was there to refuse.
-                Err(failure) if failure.kind == ErrorKind::Unreachable => return Err(failure),
+                Err(failure) if failure.may_pass() => return Err(failure),
                 Err(refusal) => {
                     let connection = self.open(ProtocolVersion::RESP2).await?;
                     self.watched.report_refusal(&refusal.detail);

@@ -15,6 +15,15 @@ impl Failure {
         Self { kind: ErrorKind::Unreachable, detail: detail.into() }
     }
 
+    /// The same attempt may succeed later.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self.kind {
+            ErrorKind::Unreachable => true,
+            ErrorKind::Refused(refusal) => refusal.is_transient(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         Error::new(self.kind, operation, self.detail)
     }

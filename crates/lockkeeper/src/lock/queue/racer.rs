@@ -77,6 +77,8 @@ struct Racer {
     last_try: Uptime,
     pause: Duration,
     pace: Pace,
+    /// The server told of a change while a try is under way.
+    has_heard: bool,
     /// A note of presence may stand on the server.
     is_noted: bool,
     /// How many waited by the last try.
@@ -97,6 +99,7 @@ impl Racer {
             last_try: Uptime::default(),
             pause: FIRST_PAUSE,
             pace: Pace::default(),
+            has_heard: false,
             is_noted: false,
             asked_for: 0,
             empty_since: None,
@@ -173,6 +176,7 @@ impl Racer {
     fn start(&mut self, front: Arc<Place>, waiting: u32, now: Uptime) {
         self.queue.line.lock().has_asked();
         (self.last_try, self.is_noted, self.asked_for) = (now, true, waiting);
+        self.has_heard = false;
         let within = self.context.response_timeout;
         self.trying = Some(Box::pin(async move {
             let result = attempt::watch(&front.lock, front.lease, waiting, within).await;
@@ -193,7 +197,10 @@ impl Racer {
                 self.pause = FIRST_PAUSE;
                 self.hasten(clock.uptime());
             }
-            () = changed(self.watcher.as_ref()) => self.hasten(clock.uptime()),
+            () = changed(self.watcher.as_ref()) => {
+                self.has_heard = true;
+                self.hasten(clock.uptime());
+            }
             () = sleep_until(&*clock, wakes_at), if wakes_at < Uptime::MAX => {}
         }
     }
@@ -206,6 +213,7 @@ impl Racer {
 
     fn conclude(&mut self, asked_for: &Arc<Place>, result: Result<(Tried, bool), Error>) {
         let now = self.context.clock.uptime();
+        let has_heard = std::mem::take(&mut self.has_heard);
         match result {
             Ok((Tried::Taken(tenure), others_wait)) => {
                 self.pause = FIRST_PAUSE;
@@ -216,6 +224,10 @@ impl Racer {
             }
             Ok((Tried::Busy(busy), others_wait)) => {
                 self.due = now.after(self.until_next(busy.remaining));
+                if has_heard {
+                    // On another thread the notice may have overtaken the answer before it.
+                    self.hasten(now);
+                }
                 let mut line = self.queue.line.lock();
                 line.set_others_wait(others_wait);
                 line.set_last(Obstacle::Busy(busy));
