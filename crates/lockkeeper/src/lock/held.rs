@@ -123,10 +123,6 @@ impl Held {
     pub(super) fn settle(&self) -> bool {
         !self.settled.swap(true, Ordering::AcqRel)
     }
-
-    pub(super) fn held_for(&self) -> Duration {
-        self.inner().clock.uptime().since(self.since)
-    }
 }
 
 impl Drop for Held {
