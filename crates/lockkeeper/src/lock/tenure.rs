@@ -223,7 +223,8 @@ impl Tenure {
         if self.inner.queues.is_empty() {
             return false;
         }
-        let known = self.queue.lock().clone();
+        // The line that it came from may be gone, and another one stand for the same keys.
+        let known = self.queue.lock().clone().filter(|known| !known.is_retired());
         let queue = known.or_else(|| self.inner.queues.find(&self.keys));
         queue.is_some_and(|queue| queue.pass_on(self))
     }

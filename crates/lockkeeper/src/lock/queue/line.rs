@@ -74,6 +74,10 @@ impl Line {
         self.places.len()
     }
 
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_retired
+    }
+
     pub(super) fn is_occupied(&self, now: Uptime) -> bool {
         !self.places.is_empty() || now < self.stands_back_until || self.is_ours()
     }

@@ -115,6 +115,11 @@ impl Queue {
         Self { keys, line: Mutex::default(), stirred: Notify::new() }
     }
 
+    /// Taken away: nobody will ever stand here again.
+    pub(super) fn is_retired(&self) -> bool {
+        self.line.lock().is_retired()
+    }
+
     /// Gives `tenure` to the front of the line. False: nobody is there, or it is another keeper's turn.
     pub(super) fn pass_on(self: &Arc<Self>, tenure: &Arc<Tenure>) -> bool {
         let now = tenure.inner.clock.uptime();
