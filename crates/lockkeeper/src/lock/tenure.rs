@@ -198,7 +198,7 @@ impl Tenure {
                 self.inner.background.unschedule(slot);
             }
             if let Some(queue) = queue {
-                queue.tenure_ended();
+                queue.tenure_ended(self);
             }
         }
     }

@@ -152,8 +152,10 @@ impl Line {
         self.tenure = Arc::downgrade(tenure);
     }
 
-    pub(super) fn tenure_ended(&mut self) {
-        self.tenure = Weak::new();
+    pub(super) fn tenure_ended(&mut self, tenure: &Tenure) {
+        if std::ptr::eq(self.tenure.as_ptr(), tenure) {
+            self.tenure = Weak::new();
+        }
     }
 
     pub(super) fn set_others_wait(&mut self, others_wait: bool) {

@@ -160,9 +160,9 @@ impl Queue {
         tenure.belongs_to(self);
     }
 
-    /// Back to the race.
-    pub(super) fn tenure_ended(&self) {
-        self.line.lock().tenure_ended();
+    /// Back to the race, unless this keeper has another one by now.
+    pub(super) fn tenure_ended(&self, tenure: &Tenure) {
+        self.line.lock().tenure_ended(tenure);
         self.stirred.notify_one();
     }
 
