@@ -114,6 +114,13 @@ impl Held {
         self.hold_bound().map_or(due, |bound| due.min(bound))
     }
 
+    /// When the watchdog looks after it at the latest: where it is renewed, with half of the lease left.
+    pub(super) fn latest_due(&self) -> Uptime {
+        let half = if self.may_renew() { self.tenure.lease.as_duration() / 2 } else { Duration::ZERO };
+        let due = self.tenure.deadline().before(half);
+        self.hold_bound().map_or(due, |bound| due.min(bound))
+    }
+
     /// When the bound on the total holding time is reached.
     pub(crate) fn hold_bound(&self) -> Option<Uptime> {
         self.terms.max_hold.filter(|_| self.terms.renew).map(|limit| self.since.after(limit))
