@@ -46,18 +46,20 @@ pub(crate) struct RaceContext {
 
 /// Races for everybody in `queue` until nobody stands there any more.
 pub(crate) async fn race(queue: Arc<Queue>, context: RaceContext) {
-    let abandoned = Abandon(queue.clone());
+    let mut abandon = Abandon(Some(queue.clone()));
     let mut racer = Racer::new(queue, context);
     racer.run().await;
-    std::mem::forget(abandoned);
+    abandon.0 = None;
 }
 
 /// However the racer ends but by itself: nobody waits in vain.
-struct Abandon(Arc<Queue>);
+struct Abandon(Option<Arc<Queue>>);
 
 impl Drop for Abandon {
     fn drop(&mut self) {
-        self.0.abandon();
+        if let Some(queue) = &self.0 {
+            queue.abandon();
+        }
     }
 }
 
