@@ -146,7 +146,7 @@ impl Queue {
         }
         let Some(place) = self.line.lock().take_front() else { return false };
         tenure.belongs_to(self);
-        let is_theirs = Arc::ptr_eq(&place, asked_for);
+        let is_theirs = Arc::ptr_eq(&place, asked_for) && place.lock.token.is_none();
         match is_theirs.then(|| tenure.first_holder(&place.lock)).flatten() {
             Some(held) => place.deliver(Outcome::Held(held)),
             None => place.hand_over(tenure, now),

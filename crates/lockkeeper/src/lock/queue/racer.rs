@@ -172,8 +172,10 @@ impl Racer {
         self.queue.line.lock().has_asked();
         (self.last_try, self.is_noted, self.asked_for) = (now, true, waiting);
         let within = self.context.response_timeout;
+        // A token of the caller's own goes into one request only, a swap; they may be handed the lock meanwhile.
+        let lock = front.lock.without_token();
         self.trying = Some(Box::pin(async move {
-            let result = attempt::watch(&front.lock, front.lease, waiting, within).await;
+            let result = attempt::watch(&lock, front.lease, waiting, within).await;
             (front, result)
         }));
     }
@@ -218,7 +220,7 @@ impl Racer {
                 line.set_others_wait(others_wait);
                 line.set_last(Obstacle::Busy(busy));
             }
-            Err(error) if may_try_again(asked_for, &error) => {
+            Err(error) if may_be_repeated(false, &error) => {
                 self.due = now.after(self.until_next(None));
                 self.queue.line.lock().set_last(Obstacle::Trouble(error));
             }
@@ -267,10 +269,6 @@ pub(in crate::lock) fn may_be_repeated(has_own_token: bool, error: &Error) -> bo
         ErrorKind::OutcomeUnknown { .. } | ErrorKind::Lost => !has_own_token,
         _ => error.is_transient(),
     }
-}
-
-fn may_try_again(place: &Place, error: &Error) -> bool {
-    may_be_repeated(place.lock.token.is_some(), error)
 }
 
 fn no_answer(place: &Place) -> Error {
