@@ -55,10 +55,7 @@ pub(super) async fn swap(lock: &Lock, lease: Lease, mut baton: Baton) -> Result<
             let tenure = tenure?;
             Ok(tenure.first_holder(lock).map_or(Swapped::Lost, Swapped::Held))
         }
-        SwapReply::Expired(_) | SwapReply::HeldByAnother(..) => {
-            try_.settle();
-            Ok(Swapped::Lost)
-        }
+        SwapReply::Expired(_) | SwapReply::HeldByAnother(..) => try_.settle().map(|()| Swapped::Lost),
     }
 }
 
