@@ -144,7 +144,7 @@ impl Queue {
             // The server gave the lock again, so what this keeper thought to have was gone.
             before.lose(super::LossReason::KeyGone);
         }
-        let Some(place) = self.line.lock().take_front() else { return false };
+        let Some(place) = self.line.lock().take_front(now) else { return false };
         tenure.belongs_to(self);
         let is_theirs = Arc::ptr_eq(&place, asked_for) && place.lock.token.is_none();
         match is_theirs.then(|| tenure.first_holder(&place.lock)).flatten() {

@@ -107,6 +107,7 @@ impl Racer {
         loop {
             let now = self.context.clock.uptime();
             self.dismiss_late(now);
+            self.pass_over(now);
             let view = self.queue.line.lock().view();
             if self.has_ended(&view, now) {
                 return self.leave().await;
@@ -132,9 +133,20 @@ impl Racer {
         }
     }
 
+    /// Takes the lock from one who was given it and does not come for it, because nothing drives their runtime.
+    fn pass_over(&self, now: Uptime) {
+        let unclaimed = self.queue.line.lock().unclaimed();
+        let late = unclaimed.filter(|(_, until)| now >= *until).and_then(|(place, _)| place.take_back());
+        if late.is_some() {
+            tracing::warn!(key = %self.queue.keys, "a caller did not come for a lock and was passed over");
+        }
+        // Dropped outside of all locks: it goes to the next, or is released.
+        drop(late);
+    }
+
     /// Nobody has stood in the line for a while.
     fn has_ended(&mut self, view: &View, now: Uptime) -> bool {
-        if view.waiting > 0 || self.trying.is_some() {
+        if view.waiting > 0 || view.is_unclaimed || self.trying.is_some() {
             self.empty_since = None;
             return false;
         }
@@ -145,7 +157,7 @@ impl Racer {
     /// Starts what is due; says when to look again.
     fn plan(&mut self, view: View, now: Uptime) -> Uptime {
         let Some(front) = view.front.clone() else {
-            return self.empty_since.unwrap_or(now).after(LINGER);
+            return self.empty_since.unwrap_or(now).after(LINGER).min(view.first_limit);
         };
         if self.trying.is_some() {
             return view.first_limit;
