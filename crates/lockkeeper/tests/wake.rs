@@ -52,7 +52,8 @@ fn foreign_take(server: &RedisServer) {
 }
 
 fn foreign_release(server: &RedisServer) {
-    let script = b"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
+    let script =
+        b"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
     let reply = server.command_bytes(&[b"EVAL", script, b"1", b"lock:a", &FOREIGN]).unwrap();
     assert_eq!(reply.as_int(), Some(1));
 }

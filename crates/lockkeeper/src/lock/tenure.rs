@@ -226,8 +226,7 @@ impl Tenure {
         }
         // The line that it came from may be gone, and another one stand for the same keys.
         let known = self.queue.lock().clone();
-        let queue =
-            known.filter(|known| !known.is_retired()).or_else(|| self.inner.queues.find(&self.keys));
+        let queue = known.filter(|known| !known.is_retired()).or_else(|| self.inner.queues.find(&self.keys));
         queue.is_some_and(|queue| queue.pass_on(self))
     }
 
