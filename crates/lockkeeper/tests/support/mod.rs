@@ -93,7 +93,8 @@ pub(crate) async fn noted(looking: &Keeper, name: &str, count: u64) {
     until(&format!("{count} noted at {name}"), SOON, async || waiting().await == count).await;
 }
 
-pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
+pub(crate) fn median(times: &[Duration]) -> Duration {
+    let mut times = times.to_owned();
+    times.sort_unstable();
     times[times.len() / 2]
 }
