@@ -113,18 +113,9 @@ impl<'a> Try<'a> {
         answer
     }
 
-    fn busy(mut self, busy: Occupied) -> Result<Tried, Error> {
-        match self.not_after {
-            None => self.armed = false,
-            // A token of the caller's own that is being compensated cannot be tried again.
-            not_after if self.lock.token.is_some() => {
-                let kind = ErrorKind::OutcomeUnknown { not_after };
-                let detail = "busy, but an earlier copy of the request is in doubt";
-                return Err(Error::new(kind, "acquire", detail).with_key(&self.lock.keys));
-            }
-            _ => {}
-        }
+    fn busy(self, busy: Occupied) -> Result<Tried, Error> {
         let key = self.lock.keys.at(busy.index).clone();
+        self.settle()?;
         Ok(Tried::Busy(Busy { key, holder: busy.holder, remaining: busy.remaining }))
     }
 
@@ -140,9 +131,16 @@ impl<'a> Try<'a> {
         Ok(Tenure::new(self.lock, self.token.clone(), self.lease, grant))
     }
 
-    /// It was answered and took nothing, unless an earlier copy is still in doubt.
-    pub(super) fn settle(mut self) {
+    /// It was answered and took nothing, unless an earlier copy is still in doubt. A token of the caller's own that is
+    /// being compensated cannot be tried again.
+    pub(super) fn settle(mut self) -> Result<(), Error> {
         self.armed = self.not_after.is_some();
+        if self.armed && self.lock.token.is_some() {
+            let kind = ErrorKind::OutcomeUnknown { not_after: self.not_after };
+            let detail = "not taken, but an earlier copy of the request is in doubt";
+            return Err(Error::new(kind, "acquire", detail).with_key(&self.lock.keys));
+        }
+        Ok(())
     }
 }
 

@@ -124,6 +124,10 @@ impl Lock {
         self
     }
 
+    pub(super) fn without_token(&self) -> Self {
+        Self { token: None, ..self.clone() }
+    }
+
     /// One try.
     ///
     /// # Redis

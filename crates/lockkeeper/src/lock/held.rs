@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use lockkeeper_core::Uptime;
 use lockkeeper_core::lock::Fence;
@@ -117,7 +118,7 @@ impl Held {
     /// It is to be renewed, and was not renewed too often.
     pub(crate) fn may_renew(&self) -> bool {
         let renewals = || self.tenure.renewals.load(Ordering::Relaxed).wrapping_sub(self.renewals_before);
-        self.terms.renew && !self.terms.max_renewals.is_some_and(|most| renewals() >= most)
+        self.terms.renew && self.terms.max_renewals.is_none_or(|most| renewals() < most)
     }
 
     /// When the watchdog looks after it next, if the lease was granted for a request sent at `sent`: a third of the
@@ -128,6 +129,13 @@ impl Held {
         }
         let third = (self.tenure.lease.as_duration() / 3).mul_f64(rand::random_range(0.9..1.0));
         let due = sent.after(third);
+        self.hold_bound().map_or(due, |bound| due.min(bound))
+    }
+
+    /// When the watchdog looks after it at the latest: where it is renewed, with half of the lease left.
+    pub(super) fn latest_due(&self) -> Uptime {
+        let half = if self.may_renew() { self.tenure.lease.as_duration() / 2 } else { Duration::ZERO };
+        let due = self.tenure.deadline().before(half);
         self.hold_bound().map_or(due, |bound| due.min(bound))
     }
 

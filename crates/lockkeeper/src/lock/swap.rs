@@ -88,11 +88,11 @@ async fn exchange(lock: &Lock, lease: Lease, from: OwnerToken, block: u32) -> Re
     match try_.note(answer)?.reply {
         SwapReply::Swapped(fence) => try_.taken(fence).map(Exchanged::Taken),
         SwapReply::Expired(_) => {
-            try_.settle();
+            try_.settle()?;
             Ok(Exchanged::Expired)
         }
         SwapReply::HeldByAnother(_, holder) => {
-            try_.settle();
+            try_.settle()?;
             Ok(Exchanged::HeldByAnother(holder))
         }
     }

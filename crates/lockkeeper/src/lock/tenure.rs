@@ -120,10 +120,11 @@ impl Tenure {
             return None;
         }
         let held = self.seated(lock, now)?;
-        // Nobody may have tended it so far; and a bound on holding may come before the next renewal.
-        let latest = held.hold_bound().map_or(self.deadline(), |bound| bound.min(self.deadline()));
+        // Nobody may have tended it so far, or the one before may not have renewed it; and a bound on holding may
+        // come before the next renewal.
+        let latest = held.latest_due();
         if self.is_tended_after(latest) {
-            self.tend_at(held.next_due(self.sent).max(now));
+            self.tend_at(latest.max(now));
         }
         Some(held)
     }
@@ -233,8 +234,9 @@ impl Tenure {
         if self.inner.queues.is_empty() {
             return false;
         }
+        // The line that it came from may be gone, and another one stand for the same keys.
         let known = self.queue.lock().clone();
-        let queue = known.or_else(|| self.inner.queues.find(&self.keys));
+        let queue = known.filter(|known| !known.is_retired()).or_else(|| self.inner.queues.find(&self.keys));
         queue.is_some_and(|queue| queue.pass_on(self, now))
     }
 

@@ -59,6 +59,10 @@ async fn stand_in_line(
             Outcome::Held(held) => held,
             Outcome::Busy(busy) => return Ok(Acquired::Busy(busy)),
             Outcome::Failed(error) => return Err(error),
+            Outcome::Missed => {
+                at_front = true;
+                continue;
+            }
             Outcome::Baton(baton) => match swap(lock, lease, baton).await {
                 Ok(Swapped::Held(held)) => held,
                 Ok(Swapped::Lost) => {

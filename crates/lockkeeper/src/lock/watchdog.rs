@@ -31,8 +31,8 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
         return None;
     }
     let Some(held) = tenure.holder().filter(|held| held.is_held()) else {
-        // On its way from one holder to the next.
-        tenure.tend_at(tenure.deadline());
+        // On its way from one holder to the next, who may sit down at any moment.
+        tenure.tend_at(now.after(tenure.lease.as_duration() / 20).min(tenure.deadline()));
         return None;
     };
     let bound = held.hold_bound().unwrap_or(Uptime::MAX);

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::core::{ManualClock, MemoryStore};
-use lockkeeper::{Keeper, LockGuard};
+use lockkeeper::{Acquired, Error, Keeper, Lock, LockGuard};
 use lockkeeper_faults::{RedisServer, Reply, ServerKind, available};
+use lockkeeper_testkit::wait::until;
+use tokio::task::JoinHandle;
 
 /// A bound for whatever should happen at once.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
@@ -69,4 +71,32 @@ pub(crate) fn calls(server: &RedisServer, names: &[&str]) -> u64 {
         line.and_then(|line| line.split("calls=").nth(1)?.split(',').next()?.parse().ok()).unwrap_or(0)
     };
     names.iter().map(count).sum()
+}
+
+/// Waits for `lock` on a task of its own.
+pub(crate) fn waits(lock: Lock) -> JoinHandle<Result<Acquired, Error>> {
+    tokio::spawn(async move { lock.acquire().await })
+}
+
+/// The guard of a task that waited, within a bound that is not to be reached.
+pub(crate) async fn got(task: JoinHandle<Result<Acquired, Error>>) -> LockGuard {
+    let outcome = tokio::time::timeout(secs(20), task).await.expect("who waits gets an answer");
+    outcome.unwrap().unwrap().or_busy().unwrap()
+}
+
+/// So many callers of `keeper` stand in its lines.
+pub(crate) async fn in_line(keeper: &Keeper, count: usize) {
+    until(&format!("{count} in line"), SOON, async || keeper.health().await.waiting == count).await;
+}
+
+/// The server knows of `count` who wait for `name`; so it has told them busy.
+pub(crate) async fn noted(looking: &Keeper, name: &str, count: u64) {
+    let waiting = async || looking.inspect(name).await.unwrap().waiting();
+    until(&format!("{count} noted at {name}"), SOON, async || waiting().await == count).await;
+}
+
+pub(crate) fn median(times: &[Duration]) -> Duration {
+    let mut times = times.to_owned();
+    times.sort_unstable();
+    times[times.len() / 2]
 }

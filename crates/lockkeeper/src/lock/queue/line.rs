@@ -14,6 +14,8 @@ use crate::lock::tenure::Tenure;
 pub(super) const TURN: Duration = Duration::from_millis(5);
 /// Then it releases, and lets others try first for this long.
 pub(super) const STAND_BACK: Duration = Duration::from_millis(2);
+/// Who was given the lock and does not come for it for so long is passed over.
+const CLAIM: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
 pub(super) struct Line {
@@ -24,6 +26,8 @@ pub(super) struct Line {
     is_retired: bool,
     /// What this keeper has, if the line knows of it.
     tenure: Weak<Tenure>,
+    /// Who was given it last, and until when they have to come for it.
+    given: Option<(Weak<Place>, Uptime)>,
     /// Passed on since the racer last looked.
     was_passed: bool,
     /// Another keeper waits, as far as is known.
@@ -65,13 +69,19 @@ pub(super) struct View {
     pub(super) others_wait: bool,
     pub(super) turn_ends: Uptime,
     pub(super) stands_back_until: Uptime,
-    /// When the first patience ends.
+    /// When the first patience ends, or somebody is passed over.
     pub(super) first_limit: Uptime,
+    /// Somebody was given the lock and has not come for it yet.
+    pub(super) is_unclaimed: bool,
 }
 
 impl Line {
     pub(super) fn len(&self) -> usize {
         self.places.len()
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_retired
     }
 
     pub(super) fn is_occupied(&self, now: impl Fn() -> Uptime) -> bool {
@@ -117,7 +127,7 @@ impl Line {
             self.stands_back_until = now.after(STAND_BACK);
             return nobody;
         }
-        let Some(place) = self.places.pop_front() else { return nobody };
+        let Some(place) = self.take_front(now) else { return nobody };
         if !std::ptr::eq(self.tenure.as_ptr(), Arc::as_ptr(tenure)) {
             // Taken by somebody who did not wait; its turn begins with the first who did.
             self.tenure = Arc::downgrade(tenure);
@@ -127,8 +137,17 @@ impl Line {
         Next { place: Some(place), wakes_racer }
     }
 
-    pub(super) fn take_front(&mut self) -> Option<Arc<Place>> {
-        self.places.pop_front()
+    /// The one to be given the lock.
+    pub(super) fn take_front(&mut self, now: Uptime) -> Option<Arc<Place>> {
+        let place = self.places.pop_front()?;
+        self.given = Some((Arc::downgrade(&place), now.after(CLAIM)));
+        Some(place)
+    }
+
+    /// Who was given the lock and has not come for it yet, and until when they may.
+    pub(super) fn unclaimed(&self) -> Option<(Arc<Place>, Uptime)> {
+        let (place, until) = self.given.as_ref()?;
+        Some((place.upgrade().filter(|place| place.is_unclaimed())?, *until))
     }
 
     /// Begins a turn; returns what this keeper had before.
@@ -184,6 +203,8 @@ impl Line {
 
     /// What the racer has to know; it will sleep until `wakes_at` at most.
     pub(super) fn view(&mut self) -> View {
+        let limits = self.places.iter().filter_map(|place| place.until);
+        let unclaimed = self.unclaimed().map(|(_, until)| until);
         View {
             front: self.places.front().cloned(),
             waiting: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
@@ -192,7 +213,8 @@ impl Line {
             others_wait: self.others_wait,
             turn_ends: self.turn_ends,
             stands_back_until: self.stands_back_until,
-            first_limit: self.places.iter().filter_map(|place| place.until).min().unwrap_or(Uptime::MAX),
+            first_limit: limits.chain(unclaimed).min().unwrap_or(Uptime::MAX),
+            is_unclaimed: unclaimed.is_some(),
         }
     }
 

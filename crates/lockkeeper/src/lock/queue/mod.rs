@@ -118,6 +118,11 @@ impl Queue {
         Self { keys, line: Mutex::default(), stirred: Notify::new() }
     }
 
+    /// Taken away: nobody will ever stand here again.
+    pub(super) fn is_retired(&self) -> bool {
+        self.line.lock().is_retired()
+    }
+
     /// Gives `tenure` to the front of the line. False: nobody is there, or it is another keeper's turn.
     pub(super) fn pass_on(self: &Arc<Self>, tenure: &Arc<Tenure>, now: Uptime) -> bool {
         if !tenure.can_be_passed(now) {
@@ -141,9 +146,9 @@ impl Queue {
             // The server gave the lock again, so what this keeper thought to have was gone.
             before.lose(super::LossReason::KeyGone);
         }
-        let Some(place) = self.line.lock().take_front() else { return false };
+        let Some(place) = self.line.lock().take_front(now) else { return false };
         tenure.belongs_to(self);
-        let is_theirs = Arc::ptr_eq(&place, asked_for);
+        let is_theirs = Arc::ptr_eq(&place, asked_for) && place.lock.token.is_none();
         match is_theirs.then(|| tenure.first_holder(&place.lock)).flatten() {
             Some(held) => {
                 place.lock.class.handed_over(Way::Server);
@@ -160,7 +165,7 @@ impl Queue {
         tenure.belongs_to(self);
     }
 
-    /// Back to the race.
+    /// Back to the race, unless this keeper has another one by now.
     pub(super) fn tenure_ended(&self, tenure: &Tenure) {
         self.line.lock().tenure_ended(tenure);
         self.stirred.notify_one();

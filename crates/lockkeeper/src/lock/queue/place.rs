@@ -38,6 +38,8 @@ pub(in crate::lock) enum Outcome {
     Held(Arc<Held>),
     /// This keeper's tenure is the caller's to be swapped for one of their own.
     Baton(Baton),
+    /// It was the caller's turn, and they did not come; it went to the next. They stand in line again.
+    Missed,
     /// The time is up, and somebody is still in the way.
     Busy(Busy),
     Failed(Error),
@@ -59,10 +61,9 @@ impl Baton {
 
 impl Drop for Baton {
     fn drop(&mut self) {
-        if let Some(tenure) = self.0.take() {
-            if !tenure.pass_on(tenure.inner.clock.uptime()) {
-                tenure.give_back();
-            }
+        let now = |tenure: &Arc<Tenure>| tenure.inner.clock.uptime();
+        if let Some(tenure) = self.0.take().filter(|tenure| !tenure.pass_on(now(tenure))) {
+            tenure.give_back();
         }
     }
 }
@@ -96,6 +97,23 @@ impl Place {
         drop(state);
         if let State::Waiting(Some(waker)) = before {
             waker.wake();
+        }
+    }
+
+    /// A lock lies here for a caller who has not come for it yet.
+    pub(super) fn is_unclaimed(&self) -> bool {
+        matches!(&*self.state.lock(), State::Ready(Outcome::Held(_) | Outcome::Baton(_)))
+    }
+
+    /// Takes a lock back that its caller did not come for: their runtime stands still. To be dropped, which passes it
+    /// on.
+    pub(super) fn take_back(&self) -> Option<Outcome> {
+        let mut state = self.state.lock();
+        match &mut *state {
+            State::Ready(outcome @ (Outcome::Held(_) | Outcome::Baton(_))) => {
+                Some(std::mem::replace(outcome, Outcome::Missed))
+            }
+            _ => None,
         }
     }
 

@@ -50,18 +50,20 @@ pub(crate) struct RaceContext {
 
 /// Races for everybody in `queue` until nobody stands there any more.
 pub(crate) async fn race(queue: Arc<Queue>, context: RaceContext) {
-    let abandoned = Abandon(queue.clone());
+    let mut abandon = Abandon(Some(queue.clone()));
     let mut racer = Racer::new(queue, context);
     racer.run().await;
-    std::mem::forget(abandoned);
+    abandon.0 = None;
 }
 
 /// However the racer ends but by itself: nobody waits in vain.
-struct Abandon(Arc<Queue>);
+struct Abandon(Option<Arc<Queue>>);
 
 impl Drop for Abandon {
     fn drop(&mut self) {
-        self.0.abandon();
+        if let Some(queue) = &self.0 {
+            queue.abandon();
+        }
     }
 }
 
@@ -112,11 +114,12 @@ impl Racer {
         loop {
             let now = self.context.clock.uptime();
             self.dismiss_late(now);
+            self.pass_over(now);
             let view = self.queue.line.lock().view();
             if self.has_ended(&view, now) {
                 return self.leave().await;
             }
-            let wakes_at = self.plan(view, now);
+            let wakes_at = self.plan(&view, now);
             self.queue.line.lock().racer_sleeps_until(wakes_at);
             self.sleep(wakes_at).await;
         }
@@ -137,9 +140,20 @@ impl Racer {
         }
     }
 
+    /// Takes the lock from one who was given it and does not come for it, because nothing drives their runtime.
+    fn pass_over(&self, now: Uptime) {
+        let unclaimed = self.queue.line.lock().unclaimed();
+        let late = unclaimed.filter(|(_, until)| now >= *until).and_then(|(place, _)| place.take_back());
+        if late.is_some() {
+            tracing::warn!(key = %self.queue.keys, "a caller did not come for a lock and was passed over");
+        }
+        // Dropped outside of all locks: it goes to the next, or is released.
+        drop(late);
+    }
+
     /// Nobody has stood in the line for a while.
     fn has_ended(&mut self, view: &View, now: Uptime) -> bool {
-        if view.waiting > 0 || self.trying.is_some() {
+        if view.waiting > 0 || view.is_unclaimed || self.trying.is_some() {
             self.empty_since = None;
             return false;
         }
@@ -148,14 +162,14 @@ impl Racer {
     }
 
     /// Starts what is due; says when to look again.
-    fn plan(&mut self, view: View, now: Uptime) -> Uptime {
+    fn plan(&mut self, view: &View, now: Uptime) -> Uptime {
         let Some(front) = view.front.clone() else {
-            return self.empty_since.unwrap_or(now).after(LINGER);
+            return self.empty_since.unwrap_or(now).after(LINGER).min(view.first_limit);
         };
         if self.trying.is_some() {
             return view.first_limit;
         }
-        let due = self.next_try(&view);
+        let due = self.next_try(view);
         if now < due {
             return due.min(view.first_limit);
         }
@@ -178,8 +192,10 @@ impl Racer {
         (self.last_try, self.is_noted, self.asked_for) = (now, true, waiting);
         self.has_heard = false;
         let within = self.context.response_timeout;
+        // A token of the caller's own goes into one request only, a swap; they may be handed the lock meanwhile.
+        let lock = front.lock.without_token();
         self.trying = Some(Box::pin(async move {
-            let result = attempt::watch(&front.lock, front.lease, waiting, within).await;
+            let result = attempt::watch(&lock, front.lease, waiting, within).await;
             (front, result)
         }));
     }
@@ -232,7 +248,7 @@ impl Racer {
                 line.set_others_wait(others_wait);
                 line.set_last(Obstacle::Busy(busy));
             }
-            Err(error) if may_be_repeated(&asked_for.lock, &error) => {
+            Err(error) if may_be_repeated(&asked_for.lock.without_token(), &error) => {
                 self.due = now.after(self.until_next(None));
                 self.queue.line.lock().set_last(Obstacle::Trouble(error));
             }
