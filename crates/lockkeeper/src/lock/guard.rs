@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Fence, Lease, OwnerToken, Release, ReleaseReply, Renew, RenewReply};
+use lockkeeper_core::lock::{Fence, Inspect, Lease, OwnerToken, Release, ReleaseReply, Renew, RenewReply};
 use lockkeeper_core::{Error, ErrorKind, Timestamp};
 use lockkeeper_redis::Lane;
 
@@ -95,7 +95,11 @@ impl LockGuard {
     pub async fn extend(&self, length: Duration) -> Result<Extended, Error> {
         let held = &self.held;
         let lease = Lease::new(length).map_err(|error| error.with_key(&held.tenure.keys))?;
-        self.check_held("extend")?;
+        match held.reason() {
+            None => {}
+            Some(reason) if reason.is_by_time() => return self.look_after_loss(&reason).await,
+            Some(reason) => return Err(self.lost_error("extend", &reason)),
+        }
         if lease > held.tenure.lease {
             held.tenure.is_stretched.store(true, Ordering::Release);
         }
@@ -121,6 +125,22 @@ impl LockGuard {
                 Extended::HeldByAnother(holder)
             }
         })
+    }
+
+    /// Who holds it, now that this guard does not: whether the deadline was noticed before the call or by it makes no
+    /// difference to the answer.
+    async fn look_after_loss(&self, reason: &LossReason) -> Result<Extended, Error> {
+        let tenure = &self.held.tenure;
+        let (keys, within) = (&tenure.keys, tenure.inner.response_timeout);
+        let seen = tenure.inner.backend.apply(Lane::Command, keys, Inspect, within).await?.reply;
+        let mine = tenure.token.holder();
+        let mut holders = seen.into_iter().map(|seen| seen.holder);
+        match holders.find(|holder| holder.as_ref() != Some(&mine)) {
+            Some(Some(other)) => Ok(Extended::HeldByAnother(other)),
+            Some(None) => Ok(Extended::Expired),
+            // The server keeps it for a moment longer than the guard counts on.
+            None => Err(self.lost_error("extend", reason)),
+        }
     }
 
     /// Lets go of the lock without releasing it, for another process to

@@ -117,6 +117,18 @@ impl LossReason {
     pub fn is_wanted(&self) -> bool {
         matches!(self, Self::Released | Self::HandedOver)
     }
+
+    /// Its time was over, or it was found to be gone.
+    pub(super) fn is_by_time(&self) -> bool {
+        match self {
+            Self::Expired
+            | Self::KeyGone
+            | Self::NotRenewed(_)
+            | Self::HeldByAnother(_)
+            | Self::MaxRenewals => true,
+            Self::MaxHold | Self::Released | Self::HandedOver | Self::KeeperClosed => false,
+        }
+    }
 }
 
 /// Why a guard is no longer valid.
