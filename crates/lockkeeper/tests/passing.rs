@@ -14,7 +14,9 @@ use lockkeeper::{
 };
 use lockkeeper_faults::RedisServer;
 use lockkeeper_testkit::wait::until;
-use support::{SOON, calls, command, exists, got, in_line, keeper, ms, noted, secs, server, take, waits};
+use support::{
+    SOON, calls, command, exists, got, in_line, keeper, median, ms, noted, secs, server, take, waits,
+};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -501,4 +503,43 @@ async fn l25_nothing_stays_registered() {
     })
     .await;
     assert_eq!(keeper.health().await.waiting, 0);
+}
+
+/// The line wins the lock that its own keeper thought to have: that holder is told at once, not by the next renewal.
+#[tokio::test]
+async fn a_lock_won_again_is_lost_to_the_one_before() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let holder = established(&plain(&keeper), &keeper).await;
+    let next = waits(plain(&keeper));
+    noted(&keeper, "a", 1).await;
+    command(&server, &["DEL", "lock:a"]);
+    let next = got(next).await;
+    assert_eq!(tokio::time::timeout(SOON, holder.lost()).await.unwrap(), LossReason::KeyGone);
+    let token = token_of(&server, "lock:a");
+    let after = pass(next, plain(&keeper), &keeper).await;
+    assert_eq!(token_of(&server, "lock:a"), token, "the line knows its new tenure");
+    drop((holder, after));
+    nothing_left(&server, &keeper).await;
+}
+
+/// A tenure that cannot be passed on is released, and the line is told by its own keeper: this store tells nobody.
+#[tokio::test]
+async fn a_release_here_wakes_the_line_here() {
+    let keeper = Keeper::connect("memory://").await.unwrap();
+    let mut times = Vec::new();
+    for _ in 0..9 {
+        let holder = established(&plain(&keeper), &keeper).await;
+        let holder = pass(holder, plain(&keeper), &keeper).await;
+        let _shown = holder.token();
+        let next = waits(plain(&keeper));
+        in_line(&keeper, 1).await;
+        // Real time: whatever was under way has been done.
+        tokio::time::sleep(ms(50)).await;
+        let started = Instant::now();
+        drop(holder.release().await.unwrap());
+        drop(got(next).await.release().await.unwrap());
+        times.push(started.elapsed());
+    }
+    assert!(median(&times) < ms(150), "{times:?}");
 }

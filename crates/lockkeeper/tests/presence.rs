@@ -109,3 +109,15 @@ async fn a_keeper_that_is_gone_is_forgotten() {
     drop(got(task).await);
     until("gone in memory, too", GONE, async || waiting(&memory).await == 0).await;
 }
+
+/// Well before its note would have gone by itself.
+#[tokio::test]
+async fn the_last_who_runs_out_of_patience_takes_the_note_away() {
+    let Some(server) = server() else { return };
+    let (holding, other) = (keeper(&server).await, keeper(&server).await);
+    let _holder = take(&holding, "a", secs(60)).await;
+    let outcome = other.lock("a").unwrap().wait(ms(200)).acquire().await.unwrap();
+    assert!(matches!(outcome, Acquired::Busy(_)), "{outcome:?}");
+    let took = until("nobody is noted", GONE, async || waiting(&holding).await == 0).await;
+    assert!(took < ms(1400), "{took:?}");
+}
