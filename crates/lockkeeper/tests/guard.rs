@@ -62,7 +62,11 @@ async fn l107_l76_l109_a_late_holder_is_told_what_happened_and_touches_nothing()
     let late = take(&keeper, "a", secs(1)).await;
     clock.advance(secs(2));
     late.lost().await;
-    assert_eq!(late.extend(secs(1)).await.unwrap(), Extended::Expired, "also when the loss was noticed before");
+    assert_eq!(
+        late.extend(secs(1)).await.unwrap(),
+        Extended::Expired,
+        "also when the loss was noticed before"
+    );
     assert_eq!(late.clone().release().await.unwrap(), Released::Expired);
 
     let late = take(&keeper, "a", secs(1)).await;

@@ -47,12 +47,8 @@ pub(super) async fn swap(lock: &Lock, lease: Lease, mut baton: Baton) -> Result<
             Ok(tenure.first_holder(lock).map_or(Swapped::Lost, Swapped::Held))
         }
         Ok(Exchanged::Expired | Exchanged::HeldByAnother(_)) => Ok(Swapped::Lost),
-        Err(error) => {
-            if error.is_transient() && !error.may_have_been_applied() {
-                both.pass_on();
-            }
-            Err(error)
-        }
+        // Released, also where the server refused: passed on, it would go round among those who need a swap.
+        Err(error) => Err(error),
     }
 }
 
@@ -102,13 +98,6 @@ async fn exchange(lock: &Lock, lease: Lease, from: OwnerToken, block: u32) -> Re
 struct Both<'a> {
     from: &'a Arc<Tenure>,
     armed: bool,
-}
-
-impl Both<'_> {
-    /// The server did not do it: it is still this keeper's.
-    fn pass_on(&mut self) {
-        self.armed = !self.from.pass_on(self.from.inner.clock.uptime());
-    }
 }
 
 impl Drop for Both<'_> {

@@ -37,7 +37,10 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
     };
     let bound = held.hold_bound().unwrap_or(Uptime::MAX);
     if now >= bound {
-        tenure.lose(LossReason::MaxHold);
+        // Only if it is theirs still: they may be passing it on at this moment.
+        if held.end(LossReason::MaxHold) {
+            tenure.close();
+        }
         return None;
     }
     // While the renewal is under way, it stands at its deadline.

@@ -35,6 +35,7 @@ pub(crate) struct Queues {
     count: AtomicUsize,
     /// That waiting polls only has been counted.
     has_fallen_back: AtomicBool,
+    is_closed: AtomicBool,
 }
 
 /// One line.
@@ -78,6 +79,9 @@ impl Queues {
         });
         let (queue, joined) = (queue.clone(), queue.line.lock().join(place.clone(), seen, at_front));
         drop(queues);
+        if self.is_closed.load(Ordering::Acquire) {
+            queue.abandon();
+        }
         if joined.starts_race {
             lock.inner.background.race(queue.clone());
         } else if joined.stirs {
@@ -98,6 +102,7 @@ impl Queues {
 
     /// Nobody waits any more: the keeper is closed.
     pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
         let all: Vec<_> = self.queues.lock().values().cloned().collect();
         all.iter().for_each(|queue| queue.abandon());
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{KeeperName, Leave};
-use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
+use lockkeeper_core::{Clock, Error, ErrorKind, Keys, Uptime};
 use lockkeeper_redis::{Lane, Watcher};
 
 use super::line::{Obstacle, View};
@@ -31,6 +31,8 @@ pub(super) const ASK_EVERY: Duration = Duration::from_millis(5);
 const BACKSTOP: Duration = Duration::from_secs(1);
 /// Where it does not: the first pause; it doubles up to the backstop.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// The longest time for taking a note of presence away; whoever comes meanwhile waits for it.
+const LEAVE: Duration = Duration::from_millis(250);
 /// A line in which nobody stands is kept for so long.
 const LINGER: Duration = Duration::from_millis(100);
 /// So many tries may follow each other at once because the server told of changes;
@@ -116,8 +118,13 @@ impl Racer {
             self.dismiss_late(now);
             self.pass_over(now);
             let view = self.queue.line.lock().view();
-            if self.has_ended(&view, now) {
-                return self.leave().await;
+            if self.is_idle(&view, now) {
+                if std::mem::take(&mut self.is_noted) {
+                    leave(&self.context.clone(), &self.queue.keys.clone()).await;
+                } else if self.context.queues.retire(&self.queue) {
+                    return;
+                }
+                continue;
             }
             let wakes_at = self.plan(&view, now);
             self.queue.line.lock().racer_sleeps_until(wakes_at);
@@ -152,13 +159,13 @@ impl Racer {
     }
 
     /// Nobody has stood in the line for a while.
-    fn has_ended(&mut self, view: &View, now: Uptime) -> bool {
+    fn is_idle(&mut self, view: &View, now: Uptime) -> bool {
         if view.waiting > 0 || view.is_unclaimed || self.trying.is_some() {
             self.empty_since = None;
             return false;
         }
         let since = *self.empty_since.get_or_insert(now);
-        now >= since.after(LINGER) && self.context.queues.retire(&self.queue)
+        now >= since.after(LINGER)
     }
 
     /// Starts what is due; says when to look again.
@@ -279,17 +286,16 @@ impl Racer {
         }
         waiting.hears_changes()
     }
+}
 
-    /// Takes the note of presence away, as far as that is possible: it goes by itself soon.
-    async fn leave(&mut self) {
-        if self.is_noted {
-            let leave = Leave { keeper: self.context.name.clone() };
-            let within = self.context.response_timeout;
-            let left = self.context.backend.apply(Lane::Renewal, &self.queue.keys, leave, within).await;
-            if let Err(error) = left {
-                tracing::debug!(key = %self.queue.keys, %error, "a note of presence was left to its end");
-            }
-        }
+/// Takes the note of presence away, as far as that is possible: it goes by itself soon. Before the line is taken
+/// away, so that it is not the note of another line for the same keys.
+async fn leave(context: &RaceContext, keys: &Keys) {
+    let leave = Leave { keeper: context.name.clone() };
+    let within = context.response_timeout.min(LEAVE);
+    let left = context.backend.apply(Lane::Renewal, keys, leave, within).await;
+    if let Err(error) = left {
+        tracing::debug!(key = %keys, %error, "a note of presence was left to its end");
     }
 }
 
