@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use lockkeeper_core::lock::KeeperName;
 use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
 use lockkeeper_redis::{Lane, RedisStore};
 use parking_lot::Mutex;
@@ -73,7 +72,6 @@ pub(crate) struct Context {
     pub(crate) backend: Backend,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) response_timeout: Duration,
-    pub(crate) name: KeeperName,
     pub(crate) queues: Arc<Queues>,
 }
 
@@ -131,17 +129,16 @@ impl Background {
         self.shared.timeline.lock().due.remove(&(slot.0, slot.1));
     }
 
-    /// Races for those who stand in `queue`. Where nobody works any more, they are told.
-    pub(crate) fn race(&self, queue: Arc<Queue>) {
+    /// Races for those who stand in `queue`; false where nobody works any more.
+    pub(crate) fn race(&self, queue: Arc<Queue>) -> bool {
         let mut timeline = self.shared.timeline.lock();
         if timeline.stop_by.is_some() {
-            drop(timeline);
-            queue.abandon();
-            return;
+            return false;
         }
         timeline.races.push(queue);
         drop(timeline);
         self.shared.wake.notify_one();
+        true
     }
 
     /// Gives something back; never blocks.
@@ -244,12 +241,11 @@ impl Worker {
     }
 
     fn race_context(&self) -> RaceContext {
-        let Context { backend, clock, response_timeout, name, queues } = &self.context;
+        let Context { backend, clock, response_timeout, queues } = &self.context;
         RaceContext {
             backend: backend.clone(),
             clock: clock.clone(),
             response_timeout: *response_timeout,
-            name: name.clone(),
             queues: queues.clone(),
         }
     }
@@ -327,7 +323,7 @@ impl Drop for Worker {
         for tenure in left.into_values().filter_map(|tenure| tenure.upgrade()) {
             tenure.lose(LossReason::KeeperClosed);
         }
-        races.iter().for_each(|queue| queue.abandon());
+        races.iter().for_each(|queue| self.context.queues.dissolve(queue));
     }
 }
 

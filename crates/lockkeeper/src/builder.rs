@@ -131,7 +131,6 @@ impl KeeperBuilder {
             backend: backend.clone(),
             clock: clock.clone(),
             response_timeout,
-            name: name.clone(),
             queues: queues.clone(),
         };
         let inner = Inner {

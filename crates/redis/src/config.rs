@@ -31,6 +31,8 @@ pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(2);
 pub(crate) const SHORTEST_WANTED_PAUSE: Duration = Duration::from_millis(100);
 /// So many commands in a row without an answer, and the socket is replaced.
 pub(crate) const MAX_SILENT_COMMANDS: u32 = 3;
+/// So many attempts in a row to be told of changed keys may end without an answer; then it is done without.
+pub(crate) const MAX_DEAF_ATTEMPTS: u32 = 2;
 /// So many commands may be under way on one connection; more wait.
 pub(crate) const MAX_IN_FLIGHT: usize = 4096;
 

@@ -1,6 +1,7 @@
 //! One attempt to connect: address, TLS, credentials, probe.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockkeeper_core::{Error, ErrorKind, Refusal};
@@ -13,7 +14,7 @@ use redis::{
 use tokio::time::timeout;
 
 use crate::clock::ServerClock;
-use crate::config::{Credentials, KEEP_ALIVE, RedisConfig};
+use crate::config::{Credentials, KEEP_ALIVE, MAX_DEAF_ATTEMPTS, RedisConfig};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::{ServerInfo, probe};
 use crate::url::Address;
@@ -56,35 +57,57 @@ impl Connector {
     }
 
     async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+        let credentials = self.credentials().await?;
         let (connection, tracking) = match ears {
-            Ears::Closed => (self.open(ProtocolVersion::RESP2).await?, None),
-            Ears::Open => match self.open_with_ears().await {
-                Ok(connection) => (connection, Some(true)),
-                Err(failure) if failure.may_pass() => return Err(failure),
-                Err(refusal) => {
-                    let connection = self.open(ProtocolVersion::RESP2).await?;
-                    self.watched.report_refusal(&refusal.detail);
-                    (connection, Some(false))
-                }
-            },
+            Ears::Closed => (self.open(&credentials, ProtocolVersion::RESP2).await?, None),
+            Ears::Open => {
+                let (connection, hears) = self.open_waiting(&credentials).await?;
+                (connection, Some(hears))
+            }
         };
         let mut info = probe(|| Box::new(connection.clone()), &self.clock).await?;
         info.tracking = tracking.unwrap_or(info.tracking);
         Ok((connection, info))
     }
 
-    async fn open_with_ears(&self) -> Result<MultiplexedConnection, Failure> {
-        let mut connection = self.open(ProtocolVersion::RESP3).await?;
+    /// With ears where the server allows it. One that says so is believed at once; one that hangs up on the question,
+    /// or is silent, after it did so twice.
+    async fn open_waiting(
+        &self,
+        credentials: &Credentials,
+    ) -> Result<(MultiplexedConnection, bool), Failure> {
+        let limit = self.config.connect_timeout / 2;
+        let in_a_row = self.watched.deaf.fetch_add(1, Ordering::Relaxed);
+        let opened = timeout(limit, self.open_with_ears(credentials)).await;
+        let refusal = match opened.unwrap_or_else(|_| Err(Failure::unreachable(self.late(limit)))) {
+            Ok(connection) => {
+                self.watched.deaf.store(0, Ordering::Relaxed);
+                return Ok((connection, true));
+            }
+            Err(failure) if failure.is_about_credentials() => return Err(failure),
+            Err(failure) if failure.may_pass() && in_a_row < MAX_DEAF_ATTEMPTS => return Err(failure),
+            Err(refusal) => refusal,
+        };
+        let connection = self.open(credentials, ProtocolVersion::RESP2).await?;
+        self.watched.report_refusal(&refusal.detail);
+        Ok((connection, false))
+    }
+
+    async fn open_with_ears(&self, credentials: &Credentials) -> Result<MultiplexedConnection, Failure> {
+        let mut connection = self.open(credentials, ProtocolVersion::RESP3).await?;
         // Never with NOLOOP: one's own write would use a registration up in silence.
         let reply = cmd("CLIENT").arg("TRACKING").arg("ON").query_async::<()>(&mut connection).await;
         reply.map_err(|error| self.failure(&error))?;
         Ok(connection)
     }
 
-    async fn open(&self, protocol: ProtocolVersion) -> Result<MultiplexedConnection, Failure> {
-        let credentials = self.credentials().await?;
+    async fn open(
+        &self,
+        credentials: &Credentials,
+        protocol: ProtocolVersion,
+    ) -> Result<MultiplexedConnection, Failure> {
         let client = self
-            .client(credentials, protocol)
+            .client(credentials.clone(), protocol)
             .map_err(|error| Failure { kind: error.kind(), detail: error.detail().to_owned() })?;
         let mut settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
@@ -159,6 +182,9 @@ impl Connector {
         if error.kind() == redis::ErrorKind::AuthenticationFailed {
             let detail = format!("{}: authentication failed", self.config.address());
             return Failure { kind: ErrorKind::Refused(Refusal::NotAuthenticated), detail };
+        }
+        if error.kind() == redis::ErrorKind::RESP3NotSupported {
+            return Failure { kind: ErrorKind::Unsupported, detail: error.to_string() };
         }
         if matches!(error.kind(), redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType) {
             let detail = format!("{} does not answer as a Redis server", self.config.address());

@@ -24,6 +24,10 @@ impl Failure {
         }
     }
 
+    pub(crate) fn is_about_credentials(&self) -> bool {
+        self.kind == ErrorKind::Refused(Refusal::NotAuthenticated)
+    }
+
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         Error::new(self.kind, operation, self.detail)
     }

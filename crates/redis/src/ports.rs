@@ -200,7 +200,9 @@ impl Port for Inspect {
     const SCRIPT: &'static Script = &script::INSPECT;
     const KEYS: &'static [Part] = &[Part::Main, Part::Fence, Part::Presence];
 
-    fn arguments(&self, _command: &mut Cmd) {}
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(micros_of(PRESENCE) / 1000).arg(MAX_PRESENT);
+    }
 
     fn read(status: &[u8], fields: Fields) -> Result<Vec<Inspection>, Malformed> {
         match status {

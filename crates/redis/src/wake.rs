@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lockkeeper_core::{Key, Keys};
 use parking_lot::Mutex;
@@ -18,6 +18,8 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     keys: Mutex<HashMap<Key, Vec<Arc<Notify>>>>,
+    /// Attempts in a row to connect with ears that did not succeed.
+    pub(crate) deaf: AtomicU32,
     /// That tracking was refused has been said.
     refusal_reported: AtomicBool,
 }

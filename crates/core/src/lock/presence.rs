@@ -27,6 +27,11 @@ impl KeeperName {
         Self(name[..name.len().min(MAX_NAME_BYTES)].into())
     }
 
+    /// The name of one of its lines.
+    pub fn line(&self, number: u64) -> Self {
+        Self::new([&self.0, format!("#{number}").as_bytes()].concat())
+    }
+
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -66,7 +71,9 @@ struct Note {
 
 impl Present {
     pub(super) fn expire(&mut self, now_ms: u64) {
-        self.0.retain(|_, note| now_ms <= note.expires_ms);
+        // One that ends too late is none of ours, or the clock was set back: it goes as well.
+        let latest_ms = now_ms + micros_of(PRESENCE) / 1000;
+        self.0.retain(|_, note| (now_ms..=latest_ms).contains(&note.expires_ms));
     }
 
     /// Nobody is noted.

@@ -53,6 +53,15 @@ impl OwnerToken {
         }
     }
 
+    /// The same holder with nothing in the secret's place: the right to nothing.
+    #[must_use]
+    pub fn without_secret(&self) -> Self {
+        let mut bytes = self.0.to_vec();
+        let secret = if self.holder().is_ours() { SECRET_CHARS } else { bytes.len() };
+        bytes[..secret].fill(b'-');
+        Self(bytes.into())
+    }
+
     /// The secret itself. Who has it can release.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -36,16 +36,15 @@ pub(super) async fn once(lock: &Lock, lease: Lease, within: Duration) -> Result<
     try_.conclude(answer)
 }
 
-/// The same for `waiting` callers who wait: a refusal leaves a note of presence, and has the waiting connection told
+/// The same for a line, as `waiter`: a refusal leaves a note of presence, and has the waiting connection told
 /// of changes. Also says whether another keeper waits.
 pub(super) async fn watch(
     lock: &Lock,
     lease: Lease,
-    waiting: u32,
+    waiter: Waiter,
     within: Duration,
 ) -> Result<(Tried, bool), Error> {
-    let try_ = Try::new(lock, lease, block_for(waiting), within)?;
-    let waiter = Waiter { keeper: lock.inner.name.clone(), count: waiting };
+    let try_ = Try::new(lock, lease, block_for(waiter.count), within)?;
     let decision = Watch { acquire: try_.decision(), waiter };
     let answer = lock.inner.backend.apply(Lane::Waiting, &lock.keys, decision, within).await;
     let others_wait = answer.as_ref().is_ok_and(|answer| answer.reply.others_wait);
@@ -78,7 +77,8 @@ pub(super) struct Try<'a> {
 impl<'a> Try<'a> {
     pub(super) fn new(lock: &'a Lock, lease: Lease, block: u32, within: Duration) -> Result<Self, Error> {
         let (token, sent) = (token(lock)?, lock.inner.clock.uptime());
-        let block = block.clamp(1, MAX_FENCE_BLOCK);
+        // A repeat with a token of the caller's own must find the block that it was granted; and it serves one holder.
+        let block = if lock.token.is_some() { 1 } else { block.clamp(1, MAX_FENCE_BLOCK) };
         Ok(Self { lock, token, lease, block, within, sent, not_after: None, armed: true })
     }
 

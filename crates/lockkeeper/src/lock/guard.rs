@@ -66,9 +66,10 @@ impl LockGuard {
 
     /// The secret that proves ownership. Give it only to who may release. From then on the lock is not passed on
     /// inside this process: whoever has the token could release it under the next holder.
+    ///
+    /// Once the lock was passed on inside this process, a token without a secret: the right to nothing.
     pub fn token(&self) -> &OwnerToken {
-        self.held.tenure.shown.store(true, Ordering::Release);
-        &self.held.tenure.token
+        self.held.token()
     }
 
     /// The keys, as displayed.
@@ -152,6 +153,12 @@ impl LockGuard {
     pub fn hand_over(self) -> Result<OwnerToken, Error> {
         let held = &self.held;
         self.check_held("hand over")?;
+        if let not_after @ Some(_) = held.tenure.in_doubt_until() {
+            // Compensating for that copy could take the lock from whoever took it over.
+            let detail = "a second copy of its acquire may still be under way";
+            return Err(Error::new(ErrorKind::OutcomeUnknown { not_after }, "hand over", detail)
+                .with_key(&held.tenure.keys));
+        }
         if !held.is_valid() || !held.end(LossReason::HandedOver) {
             return Err(self.lost_error("hand over", &held.reason().unwrap_or(LossReason::Expired)));
         }
@@ -177,8 +184,13 @@ impl LockGuard {
         let held = &self.held;
         let now = held.inner().clock.uptime();
         let was_valid = held.is_held() && now < held.tenure.deadline();
-        if !held.end(LossReason::Released) && held.reason() == Some(LossReason::Released) {
-            return Ok(Released::Released);
+        if !held.end(LossReason::Released) {
+            match held.reason() {
+                Some(LossReason::Released) => return Ok(Released::Released),
+                // Somebody else has the care for it.
+                Some(reason @ LossReason::HandedOver) => return Err(self.lost_error("release", &reason)),
+                _ => {}
+            }
         }
         let is_ours = held.settle() && was_valid;
         if is_ours && held.tenure.pass_on(now) {
@@ -254,7 +266,7 @@ struct Undone<'a> {
 impl Drop for Undone<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.held.tenure.give_back();
+            self.held.give_back();
         }
     }
 }

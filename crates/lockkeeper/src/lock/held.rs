@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lockkeeper_core::Uptime;
-use lockkeeper_core::lock::Fence;
+use lockkeeper_core::lock::{Fence, OwnerToken};
 use tokio::sync::Notify;
 
 use super::builder::{Lock, Terms};
@@ -29,6 +29,8 @@ pub(crate) struct Held {
     /// Empty while held. Set once, then those who wait for it are told.
     ended: OnceLock<LossReason>,
     has_ended: Notify,
+    /// Shown instead of the token once that is somebody else's.
+    spent: OnceLock<OwnerToken>,
     /// What becomes of the tenure is no longer this holder's concern.
     settled: AtomicBool,
 }
@@ -36,7 +38,6 @@ pub(crate) struct Held {
 impl Held {
     pub(super) fn new(tenure: Arc<Tenure>, fence: Fence, lock: &Lock, since: Uptime) -> Arc<Self> {
         tenure.inner.held_count.fetch_add(1, Ordering::Relaxed);
-        lock.class.held(1);
         Arc::new(Self {
             renewals_before: tenure.renewals.load(Ordering::Relaxed),
             tenure,
@@ -46,6 +47,7 @@ impl Held {
             class: lock.class,
             ended: OnceLock::new(),
             has_ended: Notify::new(),
+            spent: OnceLock::new(),
             settled: AtomicBool::new(false),
         })
     }
@@ -76,6 +78,14 @@ impl Held {
             }
         }
         first
+    }
+
+    /// The token, which is known outside from now on; or, where it is the next holder's by now, the right to nothing.
+    pub(super) fn token(&self) -> &OwnerToken {
+        if self.tenure.show_to(self) {
+            return &self.tenure.token;
+        }
+        self.spent.get_or_init(|| self.tenure.token.without_secret())
     }
 
     /// As events name it.
@@ -144,6 +154,12 @@ impl Held {
         self.terms.max_hold.filter(|_| self.terms.renew).map(|limit| self.since.after(limit))
     }
 
+    /// A release that nobody waits for; counted when it is answered.
+    pub(super) fn give_back(&self) {
+        let held_for = self.inner().clock.uptime().since(self.since);
+        self.tenure.give_back_of(Some(Dropped { class: self.class, held_for }));
+    }
+
     /// Takes over the care for the tenure: for exactly one caller it is true.
     pub(super) fn settle(&self) -> bool {
         !self.settled.swap(true, Ordering::AcqRel)
@@ -162,7 +178,7 @@ impl Drop for Held {
         if was_held && self.tenure.pass_on(now) {
             self.report_release(Reason::None, now);
         } else {
-            self.tenure.give_back_of(Some(Dropped { class: self.class, held_for: now.since(self.since) }));
+            self.give_back();
         }
     }
 }

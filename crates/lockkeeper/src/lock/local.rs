@@ -106,13 +106,15 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        let slot = std::mem::take(&mut self.slot);
         if self.guard.is_some() {
-            *self.slot.holder.lock() = None;
+            *slot.holder.lock() = None;
             self.guard = None;
         }
         let mut table = self.inner.locals.table.lock();
-        // The table's and this one; nobody gets another without the table.
-        if Arc::strong_count(&self.slot) <= 2 {
+        // While the table is locked, so that the last one of two who go at once sees that it is the last.
+        drop(slot);
+        if table.get(&self.key).is_some_and(|left| Arc::strong_count(left) <= 1) {
             table.remove(&self.key);
         }
     }

@@ -54,6 +54,9 @@ pub(super) async fn swap(lock: &Lock, lease: Lease, mut baton: Baton) -> Result<
 
 /// Takes over what `from` holds.
 pub(super) async fn take_over(lock: &Lock, lease: Lease, from: &OwnerToken) -> Result<TakenOver, Error> {
+    if lock.token.as_ref() == Some(from) {
+        return Err(Error::bad_argument("take over", "the new token is the old one").with_key(&lock.keys));
+    }
     let mut handed = Handed { lock, lease, from, armed: true };
     let exchanged = exchange(lock, lease, from.clone(), 1).await;
     handed.armed = exchanged.as_ref().is_err_and(Error::may_have_been_applied);

@@ -34,13 +34,15 @@ pub(crate) struct Tenure {
     trouble: Mutex<Option<String>>,
     /// The server may still keep the key for it, and nobody has been asked to remove it.
     unreleased: AtomicBool,
-    /// The token is known outside: whoever has it may release, so it serves one holder only.
-    pub(super) shown: AtomicBool,
+    /// Those who wait were told of its end.
+    has_told: AtomicBool,
     /// The lease may run for longer than the next holder asked for.
     pub(super) is_stretched: AtomicBool,
     /// What people see beside host and process, if it is not the keeper's.
     label: Option<Arc<str>>,
     seat: Mutex<Seat>,
+    /// The first fence of the block, and its size.
+    first: u64,
     block: u32,
     /// Where the background's timeline has it.
     slot: Mutex<Option<Slot>>,
@@ -55,6 +57,8 @@ struct Seat {
     last: u64,
     /// Lost, released, or about to be released: nobody may sit down any more.
     over: bool,
+    /// The token is known outside: whoever has it may release, so it serves one holder only.
+    shown: bool,
 }
 
 /// What a grant says.
@@ -85,11 +89,18 @@ impl Tenure {
             renewals: AtomicU32::new(0),
             trouble: Mutex::new(None),
             unreleased: AtomicBool::new(true),
-            shown: AtomicBool::new(lock.token.is_some()),
+            has_told: AtomicBool::new(false),
             is_stretched: AtomicBool::new(false),
             label: lock.label.clone(),
+            first,
             block: grant.block,
-            seat: Mutex::new(Seat { holder: Weak::new(), next: first, last, over: false }),
+            seat: Mutex::new(Seat {
+                holder: Weak::new(),
+                next: first,
+                last,
+                over: false,
+                shown: lock.token.is_some(),
+            }),
             slot: Mutex::new(None),
             queue: Mutex::new(None),
         })
@@ -108,9 +119,15 @@ impl Tenure {
         if seat.over || seat.next > seat.last {
             return None;
         }
+        // One that was shown is for its first holder alone.
+        if seat.shown && seat.next != self.first {
+            return None;
+        }
         let held = Held::new(self.clone(), Fence::new(seat.next), lock, since);
         seat.next += 1;
         seat.holder = Arc::downgrade(&held);
+        drop(seat);
+        lock.class.held(1);
         Some(held)
     }
 
@@ -142,7 +159,16 @@ impl Tenure {
 
     /// It may be passed on: nobody outside knows its token, it is not over, and its lease runs.
     pub(super) fn can_be_passed(&self, now: Uptime) -> bool {
-        !self.shown.load(Ordering::Acquire) && now < self.deadline() && !self.seat.lock().over
+        let seat = self.seat.lock();
+        !seat.shown && !seat.over && now < self.deadline()
+    }
+
+    /// The token goes outside, if `held` is the last who sat here. Else it is somebody else's secret.
+    pub(super) fn show_to(&self, held: &Held) -> bool {
+        let mut seat = self.seat.lock();
+        let is_theirs = std::ptr::eq(seat.holder.as_ptr(), held);
+        seat.shown |= is_theirs;
+        is_theirs
     }
 
     /// Who holds it now.
@@ -193,8 +219,13 @@ impl Tenure {
     /// It is over, and those who wait are told.
     pub(super) fn close(&self) {
         self.retire();
-        let queue = self.queue.lock().take();
-        if let Some(queue) = queue {
+        if self.has_told.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let known = self.queue.lock().take();
+        // A line that was never passed it may have come to stand for it.
+        let find = || if self.inner.queues.is_empty() { None } else { self.inner.queues.find(&self.keys) };
+        if let Some(queue) = known.or_else(find) {
             queue.tenure_ended(self);
         }
     }
@@ -216,6 +247,11 @@ impl Tenure {
         if let Some(queue) = queue {
             queue.swapped(next);
         }
+    }
+
+    /// Until then a second copy of its acquire may arrive.
+    pub(super) fn in_doubt_until(&self) -> Option<Timestamp> {
+        self.in_doubt_until
     }
 
     /// Somebody outside has the token, and the care for it. Its lease runs on.
@@ -255,10 +291,25 @@ impl Tenure {
 
     /// Puts it on the background's timeline, unless it has ended meanwhile.
     pub(crate) fn tend_at(self: &Arc<Self>, due: Uptime) {
+        self.tend_when(|| due);
+    }
+
+    /// The same for whoever holds it by now, if the lease was granted for a request sent at `sent`. On its way from one
+    /// holder to the next it is looked at soon: somebody may sit down at any moment.
+    pub(crate) fn tend_next(self: &Arc<Self>, sent: Uptime) {
+        self.tend_when(|| match self.holder().filter(|held| held.is_held()) {
+            Some(held) => held.next_due(sent),
+            None => sent.after(self.lease.as_duration() / 20).min(self.deadline()),
+        });
+    }
+
+    /// Asks when while the place on the timeline is locked, so that nobody sits down between the two.
+    fn tend_when(self: &Arc<Self>, due: impl FnOnce() -> Uptime) {
         let mut slot = self.slot.lock();
         if self.is_over() {
             return;
         }
+        let due = due();
         if let Some(earlier) = slot.take() {
             self.inner.background.unschedule(earlier);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::lock::Lease;
-use lockkeeper_core::{Error, Uptime};
+use lockkeeper_core::{Error, ErrorKind, Uptime};
 
 use super::attempt::{self, Tried};
 use super::builder::Lock;
@@ -31,7 +31,8 @@ pub(super) async fn acquire(lock: &Lock, lease: Lease, since: Uptime) -> Result<
     let clock = &*lock.inner.clock;
     let until = lock.wait.map(|limit| since.after(limit));
     let mut seen = None;
-    if !lock.inner.queues.has_line(lock) {
+    // A token of the caller's own may be that of an acquisition that stands: only the server knows.
+    if lock.token.is_some() || !lock.inner.queues.has_line(lock) {
         match try_once(lock, lease).await {
             Ok(Acquired::Busy(busy)) => seen = Some(busy),
             Err(error) if may_be_repeated(lock, &error) => {
@@ -78,6 +79,11 @@ async fn stand_in_line(
         };
         if held.is_valid() {
             return Ok(Acquired::Held(LockGuard::new(held)));
+        }
+        if lock.token.is_some() {
+            // It is given back by now, and serves no second acquisition.
+            return Err(Error::new(ErrorKind::Lost, "acquire", "the lease ended before it was claimed")
+                .with_key(&lock.keys));
         }
         at_front = true;
     }

@@ -31,8 +31,7 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
         return None;
     }
     let Some(held) = tenure.holder().filter(|held| held.is_held()) else {
-        // On its way from one holder to the next, who may sit down at any moment.
-        tenure.tend_at(now.after(tenure.lease.as_duration() / 20).min(tenure.deadline()));
+        tenure.tend_next(now);
         return None;
     };
     let bound = held.hold_bound().unwrap_or(Uptime::MAX);
@@ -40,6 +39,8 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
         // Only if it is theirs still: they may be passing it on at this moment.
         if held.end(LossReason::MaxHold) {
             tenure.close();
+        } else {
+            tenure.tend_next(now);
         }
         return None;
     }
@@ -68,8 +69,7 @@ fn note(tenure: &Arc<Tenure>, sent: Uptime, answer: Result<RenewReply, Error>) {
             tenure.set_trouble(None);
             tenure.renewals.fetch_add(1, Ordering::Relaxed);
             report(tenure, |held| held.class.renewed());
-            let due = tenure.holder().map_or(tenure.deadline(), |held| held.next_due(sent));
-            tenure.tend_at(due);
+            tenure.tend_next(sent);
         }
         Ok(RenewReply::Expired(_)) => {
             report(tenure, |held| held.class.renewal_failed(Reason::Expired));

@@ -34,6 +34,8 @@ pub(super) struct Line {
     others_wait: bool,
     turn_ends: Uptime,
     stands_back_until: Uptime,
+    /// The release that ends the turn is under way; standing back begins when it is answered.
+    is_yielding: bool,
     /// Who or what was in the way when it was last looked at.
     last: Option<Obstacle>,
     /// The racer sleeps until then.
@@ -124,7 +126,7 @@ impl Line {
         }
         if self.others_wait && now >= self.turn_ends && !self.places.is_empty() {
             self.others_wait = false;
-            self.stands_back_until = now.after(STAND_BACK);
+            (self.is_yielding, self.stands_back_until) = (true, now.after(STAND_BACK));
             return nobody;
         }
         let Some(place) = self.take_front(now) else { return nobody };
@@ -159,6 +161,7 @@ impl Line {
     ) -> Option<Arc<Tenure>> {
         let before = std::mem::replace(&mut self.tenure, Arc::downgrade(tenure));
         (self.others_wait, self.turn_ends) = (others_wait, now.after(TURN));
+        self.last = None;
         before.upgrade()
     }
 
@@ -167,9 +170,12 @@ impl Line {
         self.tenure = Arc::downgrade(tenure);
     }
 
-    pub(super) fn tenure_ended(&mut self, tenure: &Tenure) {
+    pub(super) fn tenure_ended(&mut self, tenure: &Tenure, now: Uptime) {
         if std::ptr::eq(self.tenure.as_ptr(), tenure) {
             self.tenure = Weak::new();
+        }
+        if std::mem::take(&mut self.is_yielding) {
+            self.stands_back_until = now.after(STAND_BACK);
         }
     }
 
@@ -203,6 +209,8 @@ impl Line {
 
     /// What the racer has to know; it will sleep until `wakes_at` at most.
     pub(super) fn view(&mut self) -> View {
+        // Whoever joins from here on wakes it.
+        self.racer_wakes_at = Uptime::MAX;
         let limits = self.places.iter().filter_map(|place| place.until);
         let unclaimed = self.unclaimed().map(|(_, until)| until);
         View {
@@ -234,8 +242,10 @@ impl Line {
         self.is_retired
     }
 
-    pub(super) fn abandon(&mut self) -> Vec<Arc<Place>> {
-        self.is_raced = false;
+    pub(super) fn abandon(&mut self, for_good: bool) -> Vec<Arc<Place>> {
+        if for_good {
+            (self.is_retired, self.is_raced) = (true, false);
+        }
         Vec::from(std::mem::take(&mut self.places))
     }
 }

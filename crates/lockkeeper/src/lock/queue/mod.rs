@@ -10,9 +10,9 @@ mod racer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use lockkeeper_core::lock::Lease;
+use lockkeeper_core::lock::{KeeperName, Lease};
 use lockkeeper_core::{Keys, Uptime};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -36,11 +36,15 @@ pub(crate) struct Queues {
     /// That waiting polls only has been counted.
     has_fallen_back: AtomicBool,
     is_closed: AtomicBool,
+    /// How many lines there have been.
+    made: AtomicU64,
 }
 
 /// One line.
 pub(crate) struct Queue {
     pub(super) keys: Keys,
+    /// What others see of it: the keeper, and which of its lines. Two lines that share a key are others to each other.
+    name: KeeperName,
     line: Mutex<Line>,
     /// Something happened that the racer does not know of.
     stirred: Notify,
@@ -75,15 +79,18 @@ impl Queues {
         let mut queues = self.queues.lock();
         let queue = queues.entry(lock.keys.clone()).or_insert_with(|| {
             self.count.fetch_add(1, Ordering::AcqRel);
-            Arc::new(Queue::new(lock.keys.clone()))
+            let number = self.made.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Queue::new(lock.keys.clone(), lock.inner.name.line(number)))
         });
         let (queue, joined) = (queue.clone(), queue.line.lock().join(place.clone(), seen, at_front));
         drop(queues);
         if self.is_closed.load(Ordering::Acquire) {
-            queue.abandon();
+            queue.abandon(false);
         }
         if joined.starts_race {
-            lock.inner.background.race(queue.clone());
+            if !lock.inner.background.race(queue.clone()) {
+                self.dissolve(&queue);
+            }
         } else if joined.stirs {
             queue.stirred.notify_one();
         }
@@ -94,17 +101,30 @@ impl Queues {
     fn retire(&self, queue: &Queue) -> bool {
         let mut queues = self.queues.lock();
         let is_empty = queue.line.lock().retire();
-        if is_empty && queues.remove(&queue.keys).is_some() {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+        if is_empty {
+            self.remove(&mut queues, queue);
         }
         is_empty
+    }
+
+    /// Takes a line away for which nobody races, and tells those who stand there.
+    pub(crate) fn dissolve(&self, queue: &Queue) {
+        self.remove(&mut self.queues.lock(), queue);
+        queue.abandon(true);
+    }
+
+    fn remove(&self, queues: &mut HashMap<Keys, Arc<Queue>>, queue: &Queue) {
+        if queues.get(&queue.keys).is_some_and(|known| std::ptr::eq(&**known, queue)) {
+            queues.remove(&queue.keys);
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// Nobody waits any more: the keeper is closed.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         let all: Vec<_> = self.queues.lock().values().cloned().collect();
-        all.iter().for_each(|queue| queue.abandon());
+        all.iter().for_each(|queue| queue.abandon(false));
     }
 
     /// How many wait for these keys.
@@ -119,8 +139,8 @@ impl Queues {
 }
 
 impl Queue {
-    fn new(keys: Keys) -> Self {
-        Self { keys, line: Mutex::default(), stirred: Notify::new() }
+    fn new(keys: Keys, name: KeeperName) -> Self {
+        Self { keys, name, line: Mutex::default(), stirred: Notify::new() }
     }
 
     /// Taken away: nobody will ever stand here again.
@@ -149,7 +169,7 @@ impl Queue {
         let before = self.line.lock().start_turn(tenure, others_wait, now);
         if let Some(before) = before.filter(|before| !before.is_over()) {
             // The server gave the lock again, so what this keeper thought to have was gone.
-            before.lose(super::LossReason::KeyGone);
+            before.lose_as_absent();
         }
         let Some(place) = self.line.lock().take_front(now) else { return false };
         tenure.belongs_to(self);
@@ -172,13 +192,13 @@ impl Queue {
 
     /// Back to the race, unless this keeper has another one by now.
     pub(super) fn tenure_ended(&self, tenure: &Tenure) {
-        self.line.lock().tenure_ended(tenure);
+        self.line.lock().tenure_ended(tenure, tenure.inner.clock.uptime());
         self.stirred.notify_one();
     }
 
-    /// The racer is gone, and nobody will come after it.
-    pub(crate) fn abandon(&self) {
-        let left = self.line.lock().abandon();
+    /// Nobody waits here any more: the keeper is closed, or `for_good`: the racer is gone.
+    fn abandon(&self, for_good: bool) {
+        let left = self.line.lock().abandon(for_good);
         left.into_iter().for_each(|place| place.close());
         self.stirred.notify_one();
     }

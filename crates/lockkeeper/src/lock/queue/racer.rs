@@ -3,7 +3,7 @@
 //! * While somebody else has the lock it tries when the server tells of a change, shortly after the end of the
 //!   holder's lease (expiry is told late or never), and at the latest after a second.
 //! * While this keeper has it and passes it on, it asks every few milliseconds whether others wait, by the same
-//!   request, which also finds out that the lock is lost.
+//!   request. Where the lock is gone, that takes it anew.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockkeeper_core::lock::{KeeperName, Leave};
+use lockkeeper_core::lock::{KeeperName, Leave, Waiter};
 use lockkeeper_core::{Clock, Error, ErrorKind, Keys, Uptime};
 use lockkeeper_redis::{Lane, Watcher};
 
@@ -46,25 +46,24 @@ pub(crate) struct RaceContext {
     pub(crate) backend: Backend,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) response_timeout: Duration,
-    pub(crate) name: KeeperName,
     pub(crate) queues: Arc<Queues>,
 }
 
 /// Races for everybody in `queue` until nobody stands there any more.
 pub(crate) async fn race(queue: Arc<Queue>, context: RaceContext) {
-    let mut abandon = Abandon(Some(queue.clone()));
+    let mut abandon = Abandon(Some((queue.clone(), context.queues.clone())));
     let mut racer = Racer::new(queue, context);
     racer.run().await;
     abandon.0 = None;
 }
 
 /// However the racer ends but by itself: nobody waits in vain.
-struct Abandon(Option<Arc<Queue>>);
+struct Abandon(Option<(Arc<Queue>, Arc<Queues>)>);
 
 impl Drop for Abandon {
     fn drop(&mut self) {
-        if let Some(queue) = &self.0 {
-            queue.abandon();
+        if let Some((queue, queues)) = &self.0 {
+            queues.dissolve(queue);
         }
     }
 }
@@ -120,7 +119,7 @@ impl Racer {
             let view = self.queue.line.lock().view();
             if self.is_idle(&view, now) {
                 if std::mem::take(&mut self.is_noted) {
-                    leave(&self.context.clone(), &self.queue.keys.clone()).await;
+                    self.is_noted = self.leave().await;
                 } else if self.context.queues.retire(&self.queue) {
                     return;
                 }
@@ -201,8 +200,9 @@ impl Racer {
         let within = self.context.response_timeout;
         // A token of the caller's own goes into one request only, a swap; they may be handed the lock meanwhile.
         let lock = front.lock.without_token();
+        let waiter = Waiter { keeper: self.queue.name.clone(), count: waiting };
         self.trying = Some(Box::pin(async move {
-            let result = attempt::watch(&lock, front.lease, waiting, within).await;
+            let result = attempt::watch(&lock, front.lease, waiter, within).await;
             (front, result)
         }));
     }
@@ -278,6 +278,20 @@ impl Racer {
         }
     }
 
+    /// Takes the note away, unless somebody comes meanwhile; true if it may still stand.
+    async fn leave(&mut self) -> bool {
+        let (queue, context) = (self.queue.clone(), self.context.clone());
+        let leaving = leave(&context, &queue.keys, queue.name.clone());
+        tokio::select! {
+            biased;
+            () = queue.stirred.notified() => {
+                queue.stirred.notify_one();
+                true
+            }
+            () = leaving => false,
+        }
+    }
+
     fn hears(&self) -> bool {
         let Backend::Redis(lanes) = &self.context.backend else { return false };
         let waiting = lanes.on(Lane::Waiting);
@@ -290,8 +304,8 @@ impl Racer {
 
 /// Takes the note of presence away, as far as that is possible: it goes by itself soon. Before the line is taken
 /// away, so that it is not the note of another line for the same keys.
-async fn leave(context: &RaceContext, keys: &Keys) {
-    let leave = Leave { keeper: context.name.clone() };
+async fn leave(context: &RaceContext, keys: &Keys, keeper: KeeperName) {
+    let leave = Leave { keeper };
     let within = context.response_timeout.min(LEAVE);
     let left = context.backend.apply(Lane::Renewal, keys, leave, within).await;
     if let Err(error) = left {
@@ -311,8 +325,12 @@ pub(in crate::lock) fn may_be_repeated(lock: &Lock, error: &Error) -> bool {
 }
 
 fn no_answer(place: &Place) -> Error {
-    Error::new(ErrorKind::Unreachable, "acquire", "no answer before the wait limit")
-        .with_key(&place.lock.keys)
+    Error::new(
+        ErrorKind::Busy,
+        "acquire",
+        "others of this process wait for it, and the wait limit has passed",
+    )
+    .with_key(&place.lock.keys)
 }
 
 async fn finished(trying: &mut Option<Trying>) -> (Arc<Place>, Result<(Tried, bool), Error>) {

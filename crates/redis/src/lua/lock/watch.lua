@@ -2,9 +2,10 @@
 -- KEYS: main, fence, presence, and so on in threes
 -- ARGV: token, lease_ms, not_after_us, fence_seen, fence_block, fence_retention_ms, fence_lead_us, keeper, waiting, presence_ms, most_present
 -- Reply: {now, 'late'} | {now, 'wrongtype', index, side} | {now, 'busy', others, index, holder, length, pttl} | {now, 'granted', others, fence}
--- Invariants: 2, 3, 4, 7. All reads come first and every side key is written last, so that on a connection with client
--- tracking the main keys alone stay registered, and after a grant none. Notes of presence are a hint: what hinders
--- them (another type, a full memory) hinders nothing else.
+-- Invariants: 2, 3, 4, 7. All reads come first, and every side key that is there is written afterwards, also where
+-- nothing is to be changed: a write uses up the registration that the first read made for all declared keys (Redis up
+-- to 7.0). So on a connection with client tracking the main keys stay registered, and after a grant none.
+-- Notes of presence are a hint: what hinders them (another type, a full memory, too many of them) hinders nothing else.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[3]) then return {now, 'late'} end
@@ -46,7 +47,12 @@ local left, kept, notes, others = {}, {}, {}, 0
 for i = 1, #KEYS, 3 do
   left[i] = redis.call('PTTL', KEYS[i])
   kept[i] = redis.call('PTTL', KEYS[i + 1])
-  notes[i] = redis.pcall('HGETALL', KEYS[i + 2])
+  local many = redis.pcall('HLEN', KEYS[i + 2])
+  if type(many) == 'number' and many > 2 * tonumber(ARGV[11]) then
+    redis.pcall('UNLINK', KEYS[i + 2])
+    many = 0
+  end
+  notes[i] = many ~= 0 and redis.pcall('HGETALL', KEYS[i + 2]) or {}
 end
 
 local lease, retention, block = tonumber(ARGV[2]), tonumber(ARGV[6]), tonumber(ARGV[5])
@@ -78,7 +84,8 @@ for i = 1, #KEYS, 3 do
   local room, known = tonumber(ARGV[11]), false
   for n = 1, #notes[i], 2 do
     local name = notes[i][n]
-    if now_ms > (tonumber(string.match(notes[i][n + 1], '^(%d+):%d+$')) or 0) then
+    local expires = tonumber(string.match(notes[i][n + 1], '^(%d+):%d+$')) or 0
+    if now_ms > expires or expires > now_ms + tonumber(ARGV[10]) then
       redis.pcall('HDEL', KEYS[i + 2], name)
     else
       room = room - 1
