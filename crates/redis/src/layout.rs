@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `<prefix><name>` | a lock's owner token | the lease |
 //! | `<prefix>~fence:…` | its last fence, decimal | the lease and two days, re-armed by renewals |
-//! | `<prefix>~wait:…` | who waits for it: a hash of keeper to `expires_ms:count` | 2.5 s after the last note |
+//! | `<prefix>~wait:…` | who waits for it: a hash of a keeper's line to `expires_ms:count` | 2.5 s after the last note |
 //!
 //! A side key lies in the cluster slot of its main key, which is never renamed (here with `~fence:`, likewise with
 //! `~wait:`):

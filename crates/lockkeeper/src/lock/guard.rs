@@ -88,8 +88,8 @@ impl LockGuard {
     /// One `EVALSHA`, one round trip.
     ///
     /// # Errors
-    /// Length zero or out of bounds; lost before (the guard stays lost); refused; unreachable; outcome unknown (then
-    /// the guard counts on the old lease).
+    /// Length zero or out of bounds; released, handed over or ended by a bound before; lost while the server keeps it for
+    /// a moment longer; refused; unreachable; outcome unknown (then the guard counts on the old lease).
     ///
     /// # Cancel safety
     /// The server's lease may have been lengthened; the guard counts on the old one.
