@@ -9,5 +9,6 @@ mod ls;
 mod release;
 pub mod run;
 mod show;
+mod waiters;
 
 pub use args::{Cli, main};
