@@ -10,5 +10,6 @@ mod release;
 pub mod run;
 mod show;
 mod waiters;
+mod watch;
 
 pub use args::{Cli, main};

@@ -12,7 +12,9 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::class::{Classes, MAX_CLASS_BYTES};
-use super::{Class, EVENTS, MAX_CLASSES, METRICS, MetricKind, Reason, TARGET, Way, describe, events, waiting_fell_back};
+use super::{
+    Class, EVENTS, MAX_CLASSES, METRICS, MetricKind, Reason, TARGET, Way, describe, events, waiting_fell_back,
+};
 use crate::lock::{Busy, LossReason, Released};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -94,7 +96,11 @@ fn a_declared_class_begins_at_zero() {
     };
     assert!(of_class(&seen).iter().all(|series| is_zero(series)), "{seen:?}");
     for metric in METRICS.iter().filter(|metric| metric.kind != MetricKind::Histogram) {
-        assert!(seen.keys().any(|series| series.starts_with(&format!("{}{{", metric.name))), "{}", metric.name);
+        assert!(
+            seen.keys().any(|series| series.starts_with(&format!("{}{{", metric.name))),
+            "{}",
+            metric.name
+        );
     }
 }
 
