@@ -45,6 +45,12 @@ fn check(text: &str, updates: u64) {
     );
     assert!(line(text, "A resource that checks fences").ends_with("refused, holds \"second\""), "{text}");
     assert!(line(text, "One that does not").ends_with("accepted, holds \"first, late\""), "{text}");
+    for beginning in ["handed over", "waited", "refused", "renewed", "lost", "late"] {
+        line(text, beginning);
+    }
+    let line_of = line(text, "Waiting in line");
+    assert!(line_of.contains("24 tasks"), "{text}");
+    assert!(line(text, "degraded").contains("cannot be reached: taken inside this process only"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
@@ -110,7 +116,7 @@ impl Drop for Open {
 }
 
 /// The lines of a demo's standard error, and its process.
-fn open(args: &[&str]) -> (Open, impl Iterator<Item = String>) {
+fn open(args: &[&str]) -> (Open, impl Iterator<Item = String> + use<>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
     command.env_remove("LOCKKEEPER_URL").env_remove("REDIS_URL").env_remove("LOCKKEEPER_LOG");
     command

@@ -73,7 +73,7 @@ fn waiting(line: &Line) -> String {
         "Waiting in line: {first_keeper} tasks of this process want one lock, {of_these_with_another_lease} of them with \
          another\nlease, and {second_keeper} of a second keeper, as in another process; {ROUNDS} times each,\n\
          for {} every time: {acquisitions} in all.\n\
-         \x20 handed over  {} inside the process, {} by a swap, {} by the server\n\
+         \x20 handed over  {} inside the process, {} by a swap, {} by the store\n\
          \x20 waited       half {} at most, 90 % {}, 99 % {}, longest {}",
         seconds(HOLD),
         line.in_process,
@@ -87,18 +87,16 @@ fn waiting(line: &Line) -> String {
 }
 
 fn trouble(trouble: &Trouble) -> String {
-    let Trouble { refused, renewals, lost, late_release, degraded, degraded_after } = trouble;
+    let Trouble { refused, renewals, lost, late_release, degraded, .. } = trouble;
     format!(
         "Trouble, as it is counted (see --metrics):\n\
          \x20 refused   a try: {refused}\n\
          \x20 renewed   {renewals} times, a lease of {} held for {}\n\
          \x20 lost      a lease that was not renewed: {lost}\n\
          \x20 late      its release: {late_release}\n\
-         \x20 degraded  inside this process only, after {}:\n\
-         \x20           {degraded}",
+         \x20 degraded  {degraded}: taken inside this process only",
         seconds(SHORT_LEASE),
         seconds(HELD),
-        seconds(*degraded_after),
     )
 }
 

@@ -70,7 +70,7 @@ async fn away() -> anyhow::Result<(String, Duration)> {
     let taken = lock.or_process_local().acquire().await?;
     let took = asked.elapsed();
     let Degradable::Local(guard) = &taken else { anyhow::bail!("somebody answers at {NOWHERE}") };
-    let cause = guard.cause().to_string();
+    let cause = guard.cause().kind().to_string();
     drop(taken);
     keeper.close(Duration::ZERO).await;
     Ok((cause, took))

@@ -61,7 +61,7 @@ mod tests {
         let (mut changes, start) = (Changes::default(), Instant::now());
         for (at, (holder, fence)) in (0..).zip(seen) {
             let seen = Inspection {
-                holder: holder.map(|token| Holder::new(token.as_bytes(), token.len())),
+                holder: holder.map(|token| Holder::new(token.as_bytes(), token.len() as u64)),
                 remaining: None,
                 fence: fence.map(Fence::new),
                 waiters: vec![],

@@ -69,11 +69,14 @@ pub(crate) async fn run(args: WatchArgs, common: &Common) -> anyhow::Result<Exit
     let mut show = Show::new(full_key(&keeper, name), args.every, common.json);
     let end = tokio::select! {
         biased;
-        pressed = tokio::signal::ctrl_c() => pressed.map(|()| ExitCode::from(INTERRUPTED)).map_err(Into::into),
-        end = watch(&keeper, name, &args, &mut show) => end,
+        pressed = tokio::signal::ctrl_c() => pressed.map(|()| None).map_err(Into::into),
+        end = watch(&keeper, name, &args, &mut show) => end.map(Some),
     };
+    if let Ok(None) = end {
+        show.end();
+    }
     common::close(&keeper).await;
-    end
+    Ok(end?.unwrap_or(ExitCode::from(INTERRUPTED)))
 }
 
 /// Until the time is up, or nobody reads any more.

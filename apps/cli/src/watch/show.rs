@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use lockkeeper::Error;
 use lockkeeper::core::key::Escaped;
 use lockkeeper::core::lock::Inspection;
 use serde::Serialize;
@@ -71,6 +72,13 @@ impl Show {
         }
     }
 
+    /// Leaves the terminal to what comes after.
+    pub(super) fn end(&self) {
+        if let Form::Screen(_) = self.form {
+            let _ = write_line("");
+        }
+    }
+
     fn row(&self, look: &Look, changes: &Changes) -> Row {
         let (report, error) = match look {
             Ok(seen) => (Some(show::report(&self.key, seen)), None),
@@ -86,7 +94,7 @@ impl Show {
         let at = humantime::format_rfc3339_millis(SystemTime::now());
         let seen = match look {
             Ok(seen) => seen,
-            Err(error) => return format!("{at} no answer: {}", one_line(&error.to_string())),
+            Err(error) => return format!("{at} no answer: {}", reason(error)),
         };
         format!("{at} {}, {} changes seen", in_short(seen), changes.total())
     }
@@ -106,6 +114,7 @@ impl Show {
             })),
         }
         lines.push(named("changes", &rate(changes)));
+        lines.push(named("", "of holder: one a look at most, and none that happen inside one keeper"));
         lines.push(format!("  (a look every {}, Ctrl-C ends)", rounded(self.every)));
         lines
     }
@@ -114,7 +123,7 @@ impl Show {
         let key = Escaped(&self.key);
         match look {
             Ok(seen) => format!("{key} {}", show::state(seen)),
-            Err(error) => format!("{key}: no answer, looking again ({})", one_line(&error.to_string())),
+            Err(error) => format!("{key}: no answer, looking again ({})", reason(error)),
         }
     }
 }
@@ -144,12 +153,15 @@ fn rate(changes: &Changes) -> String {
         None => "none seen yet".to_owned(),
         Some((rate, time)) => {
             let (total, time) = (changes.total(), rounded(Duration::from_secs(time.as_secs().max(1))));
-            format!("{rate:.1} per second or more in the last {time}; {total} seen in all")
+            format!("{rate:.1} per second at least in the last {time}, {total} seen in all")
         }
     }
 }
 
-fn one_line(text: &str) -> String {
+/// Without the key, which stands beside it, and on one line.
+fn reason(error: &Error) -> String {
+    let (kind, detail) = (error.kind(), error.detail());
+    let text = if detail.is_empty() { kind.to_string() } else { format!("{kind}: {detail}") };
     text.replace(['\n', '\r'], " ")
 }
 

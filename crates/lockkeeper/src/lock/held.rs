@@ -116,7 +116,7 @@ impl Held {
     /// It is to be renewed, and was not renewed too often.
     pub(crate) fn may_renew(&self) -> bool {
         let renewals = || self.tenure.renewals.load(Ordering::Relaxed).wrapping_sub(self.renewals_before);
-        self.terms.renew && !self.terms.max_renewals.is_some_and(|most| renewals() >= most)
+        self.terms.renew && self.terms.max_renewals.is_none_or(|most| renewals() < most)
     }
 
     /// When the watchdog looks after it next, if the lease was granted for a request sent at `sent`: a third of the

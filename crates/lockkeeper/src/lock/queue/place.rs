@@ -59,10 +59,8 @@ impl Baton {
 
 impl Drop for Baton {
     fn drop(&mut self) {
-        if let Some(tenure) = self.0.take() {
-            if !tenure.pass_on() {
-                tenure.give_back();
-            }
+        if let Some(tenure) = self.0.take().filter(|tenure| !tenure.pass_on()) {
+            tenure.give_back();
         }
     }
 }

@@ -113,7 +113,7 @@ impl Racer {
             if self.has_ended(&view, now) {
                 return self.leave().await;
             }
-            let wakes_at = self.plan(view, now);
+            let wakes_at = self.plan(&view, now);
             self.queue.line.lock().racer_sleeps_until(wakes_at);
             self.sleep(wakes_at).await;
         }
@@ -145,14 +145,14 @@ impl Racer {
     }
 
     /// Starts what is due; says when to look again.
-    fn plan(&mut self, view: View, now: Uptime) -> Uptime {
+    fn plan(&mut self, view: &View, now: Uptime) -> Uptime {
         let Some(front) = view.front.clone() else {
             return self.empty_since.unwrap_or(now).after(LINGER);
         };
         if self.trying.is_some() {
             return view.first_limit;
         }
-        let due = self.next_try(&view);
+        let due = self.next_try(view);
         if now < due {
             return due.min(view.first_limit);
         }
