@@ -80,9 +80,11 @@ fn over_processes_it_shows_the_same_and_cleans_up() {
     assert!(text.contains("60 tasks in 3 processes") && !text.contains("hunter2"), "{text}");
     let keys = server.command(&["KEYS", "*"]).unwrap();
     for key in keys.as_array().unwrap().iter().filter_map(Reply::as_str) {
-        assert!(key.starts_with("lock:~fence:"), "{key} is left behind");
+        // A note of who waits may stay for the 2.5 s that it lasts.
+        let is_side_key = key.starts_with("lock:~fence:") || key.starts_with("lock:~wait:");
+        assert!(is_side_key, "{key} is left behind");
         let left_ms = server.command(&["PTTL", key]).unwrap().as_int().unwrap();
-        assert!(left_ms > 0, "{key} never expires");
+        assert!(left_ms != -1, "{key} never expires");
     }
 }
 
