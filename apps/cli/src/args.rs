@@ -14,6 +14,7 @@ use crate::ls::{self, LsArgs};
 use crate::release::{self, ReleaseArgs};
 use crate::run::command::{self, RunArgs};
 use crate::show::{self, ShowArgs};
+use crate::watch::{self, WatchArgs};
 
 const AFTER_HELP: &str = "\
 Environment:
@@ -27,7 +28,7 @@ Exit codes of lockkeeper itself:
    2  doctor: there is a problem                    69  the server is unreachable or refuses
   64  wrong usage                                   70  internal error
   75  busy: somebody else holds the lock            76  the lock was lost while the command ran
-With run: those of the command; 126 and 127 as shells do; 128 + n for signal n.";
+With run: those of the command; 126 and 127 as shells do; 128 + n for signal n. With watch: 130 after Ctrl-C.";
 
 /// Distributed locks on Redis: put any program under a lock, and see who holds what.
 ///
@@ -47,6 +48,7 @@ enum Command {
     Run(RunArgs),
     Ls(LsArgs),
     Show(ShowArgs),
+    Watch(WatchArgs),
     Release(ReleaseArgs),
     Doctor(DoctorArgs),
     Demo(DemoArgs),
@@ -70,6 +72,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => command::start(args, common),
         Command::Ls(args) => block_on(ls::run(args, common)),
         Command::Show(args) => block_on(show::run(args, common)),
+        Command::Watch(args) => block_on(watch::run(args, common)),
         Command::Release(args) => block_on(release::run(args, common)),
         Command::Doctor(args) => block_on(doctor::run(args, common)),
         Command::Demo(args) => block_on(demo::run(args, common)),

@@ -19,6 +19,8 @@ pub const SOFTWARE: u8 = 70;
 pub const BUSY: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOST: u8 = 76;
+/// Ended by Ctrl-C, as shells say it: 128 and the number of SIGINT.
+pub const INTERRUPTED: u8 = 130;
 
 /// Why we end with a code of our own. Its text is for a person.
 #[derive(Debug)]

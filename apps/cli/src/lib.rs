@@ -9,5 +9,7 @@ mod ls;
 mod release;
 pub mod run;
 mod show;
+mod waiters;
+mod watch;
 
 pub use args::{Cli, main};

@@ -11,6 +11,7 @@ use lockkeeper::{Keeper, LockView};
 use serde::Serialize;
 
 use crate::common::{self, Common, bytes_of};
+use crate::waiters::{self, WaiterRow};
 
 /// List the locks that are held.
 ///
@@ -39,6 +40,8 @@ struct Row {
     acquired_ms: Option<u64>,
     remaining_ms: Option<u64>,
     fence: Option<u64>,
+    waiting: u64,
+    waiters: Vec<WaiterRow>,
 }
 
 /// What was found.
@@ -111,11 +114,13 @@ fn table(found: &Found) -> Table {
         table.force_no_tty();
     }
     table.set_header(
-        ["KEY", "HOLDER", "REMAINING", "FENCE"].map(|text| Cell::new(text).add_attribute(Attribute::Bold)),
+        ["KEY", "HOLDER", "REMAINING", "FENCE", "WAITING"]
+            .map(|text| Cell::new(text).add_attribute(Attribute::Bold)),
     );
     for view in found.locks.values() {
         let fence = view.fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string());
-        table.add_row([view.key.to_string(), view.holder.to_string(), remaining(view.remaining), fence]);
+        let (left, waiting) = (remaining(view.remaining), view.waiting().to_string());
+        table.add_row([view.key.to_string(), view.holder.to_string(), left, fence, waiting]);
     }
     // Flush with the text around it.
     if let Some(column) = table.column_mut(0) {
@@ -148,6 +153,8 @@ fn row(view: &LockView) -> Row {
         acquired_ms: view.holder.acquired_at().map(|at| at.as_millis()),
         remaining_ms: view.remaining.map(millis),
         fence: view.fence.map(|fence| fence.get()),
+        waiting: view.waiting(),
+        waiters: waiters::rows(&view.waiters),
     }
 }
 

@@ -4,15 +4,17 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockkeeper::core::lock::Inspection;
+use lockkeeper::core::key::Escaped;
+use lockkeeper::core::lock::{Inspection, MAX_PRESENT};
 use lockkeeper::{Holder, Keeper};
 use serde::Serialize;
 
 use crate::common::{self, Common, Namespace, bytes_of};
 use crate::exit::NOT_A_LOCK;
 use crate::ls::{millis, remaining};
+use crate::waiters::{self, WaiterRow};
 
-/// Show who holds a lock, since when and for how long.
+/// Show who holds a lock, since when and for how long, and who waits for it.
 ///
 /// The exit code is 0 whether it is held or free, and 65 for a key with another type; JSON says which in `state`:
 /// `held`, `free` or `not_a_lock`.
@@ -27,7 +29,7 @@ pub(crate) struct ShowArgs {
 
 /// What JSON shows.
 #[derive(Debug, Serialize)]
-struct Report {
+pub(crate) struct Report {
     key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_hex: Option<String>,
@@ -38,6 +40,8 @@ struct Report {
     acquired_ms: Option<u64>,
     remaining_ms: Option<u64>,
     fence: Option<u64>,
+    waiting: u64,
+    waiters: Vec<WaiterRow>,
 }
 
 pub(crate) async fn run(args: ShowArgs, common: &Common) -> anyhow::Result<ExitCode> {
@@ -59,7 +63,7 @@ pub(crate) fn full_key(keeper: &Keeper, name: &[u8]) -> Vec<u8> {
     [keeper.prefix(), name].concat()
 }
 
-fn report(key: &[u8], seen: &Inspection) -> Report {
+pub(crate) fn report(key: &[u8], seen: &Inspection) -> Report {
     let holder = seen.holder.as_ref();
     Report {
         key: common::text_of(key),
@@ -75,23 +79,40 @@ fn report(key: &[u8], seen: &Inspection) -> Report {
         acquired_ms: holder.and_then(Holder::acquired_at).map(|at| at.as_millis()),
         remaining_ms: seen.remaining.map(millis),
         fence: seen.fence.map(|fence| fence.get()),
+        waiting: seen.waiting(),
+        waiters: waiters::rows(&seen.waiters),
     }
 }
 
 fn text(key: &[u8], seen: &Inspection) -> String {
-    let key = lockkeeper::core::key::Escaped(key);
-    let fence = seen.fence.map(|fence| format!("\n  fence      {fence}")).unwrap_or_default();
+    let lines = facts(seen, MAX_PRESENT).into_iter().map(|(name, value)| format!("\n  {name:<9}  {value}"));
+    format!("{} {}{}", Escaped(key), state(seen), lines.collect::<String>())
+}
+
+/// In words.
+pub(crate) fn state(seen: &Inspection) -> &'static str {
     match (&seen.holder, seen.wrong_type) {
-        (_, true) => format!("{key} is not a lock: the key holds another type"),
-        (None, false) if fence.is_empty() => format!("{key} is free"),
-        (None, false) => format!("{key} is free{fence} (the last one given)"),
-        (Some(holder), false) => format!("{key} is held{}{fence}", held(holder, seen.remaining)),
+        (_, true) => "is not a lock: the key holds another type",
+        (Some(_), false) => "is held",
+        (None, false) => "is free",
     }
 }
 
-fn held(holder: &Holder, left: Option<Duration>) -> String {
-    let since = since(holder).map(|since| format!("\n  since      {since}")).unwrap_or_default();
-    format!("\n  holder     {holder}\n  holder id  {}{since}\n  remaining  {}", holder.id(), remaining(left))
+/// What there is to say, by name; at most so many keepers that wait.
+pub(crate) fn facts(seen: &Inspection, most: usize) -> Vec<(&'static str, String)> {
+    let mut facts = vec![];
+    if let Some(holder) = &seen.holder {
+        facts.extend([("holder", holder.to_string()), ("holder id", holder.id())]);
+        facts.extend(since(holder).map(|since| ("since", since)));
+        facts.push(("remaining", remaining(seen.remaining)));
+    }
+    let note = if seen.holder.is_none() { " (the last one given)" } else { "" };
+    facts.extend(seen.fence.map(|fence| ("fence", format!("{fence}{note}"))));
+    if seen.waiting() > 0 {
+        facts.push(("waiting", seen.waiting().to_string()));
+        facts.extend(waiters::lines(&seen.waiters, most).into_iter().map(|line| ("", line)));
+    }
+    facts
 }
 
 /// When it was acquired, by the holder's clock, and how long ago that is by ours.

@@ -23,3 +23,5 @@ mod signals;
 mod stopping;
 #[path = "command/terminal.rs"]
 mod terminal;
+#[path = "command/watching.rs"]
+mod watching;

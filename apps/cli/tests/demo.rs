@@ -2,8 +2,12 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not inside the test functions")]
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use lockkeeper::telemetry::METRICS;
 use lockkeeper_faults::{RedisServer, Reply, ServerKind, available};
 
 /// Fewer rounds than by default, on a machine that runs other tests.
@@ -41,6 +45,12 @@ fn check(text: &str, updates: u64) {
     );
     assert!(line(text, "A resource that checks fences").ends_with("refused, holds \"second\""), "{text}");
     assert!(line(text, "One that does not").ends_with("accepted, holds \"first, late\""), "{text}");
+    for beginning in ["handed over", "waited", "refused", "renewed", "lost", "late"] {
+        line(text, beginning);
+    }
+    let line_of = line(text, "Waiting in line");
+    assert!(line_of.contains("24 tasks"), "{text}");
+    assert!(line(text, "degraded").contains("cannot be reached: taken inside this process only"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
@@ -70,9 +80,11 @@ fn over_processes_it_shows_the_same_and_cleans_up() {
     assert!(text.contains("60 tasks in 3 processes") && !text.contains("hunter2"), "{text}");
     let keys = server.command(&["KEYS", "*"]).unwrap();
     for key in keys.as_array().unwrap().iter().filter_map(Reply::as_str) {
-        assert!(key.starts_with("lock:~fence:"), "{key} is left behind");
+        // A note of who waits may stay for the 2.5 s that it lasts.
+        let is_side_key = key.starts_with("lock:~fence:") || key.starts_with("lock:~wait:");
+        assert!(is_side_key, "{key} is left behind");
         let left_ms = server.command(&["PTTL", key]).unwrap().as_int().unwrap();
-        assert!(left_ms > 0, "{key} never expires");
+        assert!(left_ms != -1, "{key} never expires");
     }
 }
 
@@ -93,4 +105,114 @@ fn a_server_that_is_away_is_named_in_one_line() {
         error.lines().count() == 1 && error.contains("127.0.0.1:1") && !error.contains("hunter2"),
         "{error}"
     );
+}
+
+/// A demo that stays open; killed when a test fails.
+struct Open(std::process::Child);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The lines of a demo's standard error, and its process.
+fn open(args: &[&str]) -> (Open, impl Iterator<Item = String> + use<>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    command.env_remove("LOCKKEEPER_URL").env_remove("REDIS_URL").env_remove("LOCKKEEPER_LOG");
+    command
+        .args(SMALL)
+        .args(["--metrics", "127.0.0.1:0"])
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    (Open(child), lines)
+}
+
+/// One request, without a client's help.
+fn request(address: &str, line: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "{line} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Scrapes a demo when it is over.
+fn scraped(args: &[&str]) -> (Open, String) {
+    let (demo, mut lines) = open(&[&["--keep-open", "forever"], args].concat());
+    let first = lines.next().unwrap();
+    let address = first.strip_prefix("metrics at http://").and_then(|rest| rest.strip_suffix("/metrics"));
+    let address = address.unwrap_or_else(|| panic!("{first}"));
+    let over = lines.find(|line| line.contains("the demo is over"));
+    assert!(over.is_some(), "it said nothing when it was over");
+    assert!(request(address, "GET /").starts_with("HTTP/1.1 404 "));
+    assert!(request(address, "POST /metrics").starts_with("HTTP/1.1 405 "));
+    let answer = request(address, "GET /metrics");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    (demo, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
+/// The value of a series, the sum where it has several.
+fn value(page: &str, name: &str, labels: &[&str]) -> f64 {
+    let of_name =
+        page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
+    let wanted = of_name.filter(|(of, _)| labels.iter().all(|label| of.contains(label)));
+    wanted.map(|(_, value)| value.parse::<f64>().unwrap()).sum()
+}
+
+fn check_page(page: &str) {
+    for metric in METRICS {
+        let kind = format!("{:?}", metric.kind).to_lowercase();
+        assert!(page.contains(&format!("\n# TYPE {} {kind}\n", metric.name)), "{} in\n{page}", metric.name);
+        let is_shown = |line: &str| {
+            let end = line.strip_prefix(metric.name);
+            end.is_some_and(|end| end.starts_with(['{', ' ']) || end.starts_with("_count"))
+        };
+        assert!(page.lines().any(is_shown), "{} has no series in\n{page}", metric.name);
+    }
+    assert!(!page.contains("lockkeeper-demo"), "a key is a label:\n{page}");
+    for (name, labels) in [
+        ("redis_lock_acquire_total", &["result=\"failed\"", "reason=\"busy\""][..]),
+        ("redis_lock_acquire_total", &["result=\"failed\"", "reason=\"unreachable\""]),
+        ("redis_lock_handovers_total", &["way=\"local\""]),
+        ("redis_lock_handovers_total", &["way=\"swap\""]),
+        ("redis_lock_handovers_total", &["way=\"server\""]),
+        ("redis_lock_watchdog_extend_total", &["result=\"success\""]),
+        ("redis_lock_lost_total", &["reason=\"expired\""]),
+        ("redis_lock_late_releases_total", &["class=\"trouble\""]),
+        ("redis_lock_degraded_total", &[]),
+    ] {
+        assert!(value(page, name, labels) > 0.0, "{name}{labels:?} in\n{page}");
+    }
+    assert_eq!(value(page, "redis_lock_waiters", &[]), 0.0, "nobody waits any more");
+    assert_eq!(value(page, "redis_lock_held", &[]), 0.0, "nothing is held any more");
+}
+
+#[test]
+fn every_metric_can_be_scraped_when_it_is_over() {
+    let (mut demo, page) = scraped(&[]);
+    check_page(&page);
+    let pid = rustix::process::Pid::from_child(&demo.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(demo.0.wait().unwrap().code(), Some(0), "Ctrl-C is its wanted end");
+}
+
+#[test]
+fn every_metric_can_be_scraped_on_a_server() {
+    if available(ServerKind::Redis) {
+        let server = RedisServer::builder().start().unwrap();
+        check_page(&scraped(&["--url", &server.url()]).1);
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_usage_error() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let output = lockkeeper(&["demo", "--metrics", &taken.local_addr().unwrap().to_string()]);
+    assert_eq!(output.status.code(), Some(64), "{output:?}");
 }

@@ -120,7 +120,10 @@ fn foreign_locks_without_expiry_and_other_keys_are_listed_without_secrets() {
 #[test]
 fn the_printed_rule_makes_the_finding_vanish() {
     for kind in ServerKind::ALL {
-        let Some(server) = start(|builder| builder.kind(kind)) else { continue };
+        if !available(kind) {
+            continue;
+        }
+        let server = RedisServer::builder().kind(kind).start().unwrap();
         for (rules, expected) in LACKING {
             if is_before_7(&server) && rules.contains(&"%R~lock:*") {
                 continue;
@@ -139,6 +142,44 @@ const LACKING: [(&[&str], &str); 6] = [
     (&["-@all", "+acl|whoami", "+hello"], "~lock:*"),
     (&["-@all", "+hello"], "~lock:*"),
 ];
+
+/// What waiting needs and locks do not is a warning, and no more.
+#[test]
+fn a_user_who_has_to_poll_is_warned() {
+    for kind in ServerKind::ALL {
+        if !available(kind) {
+            continue;
+        }
+        let server = RedisServer::builder().kind(kind).start().unwrap();
+        for (lacks, purpose) in [
+            (&["client|tracking"][..], "who waits for a lock polls"),
+            (&["hset", "hdel", "hgetall", "hlen", "unlink"], "seeing who waits"),
+        ] {
+            warned(&server, lacks, purpose);
+        }
+    }
+}
+
+fn warned(server: &RedisServer, lacks: &[&str], purpose: &str) {
+    // Before 7.0 a part of a command can be granted, and not taken away.
+    let mut rules = vec!["ACL", "SETUSER", "app", "reset", "on", ">hunter2", "~lock:*", "+@all"];
+    let taken: Vec<String> =
+        lacks.iter().map(|name| format!("-{}", name.split('|').next().unwrap())).collect();
+    rules.extend(taken.iter().map(String::as_str));
+    let is_client = lacks[0].starts_with("client");
+    rules.extend(is_client.then_some("+client|trackinginfo"));
+    ask(server, &rules);
+    let url = as_user(server, "app");
+    let seen = doctor(&["--url", &url]);
+    assert_eq!(seen.code, Some(0), "a warning is no problem\n{}", seen.text);
+    let finding = seen.must("warning", "User app lacks permissions");
+    assert!(finding.contains(&format!("may not run {}", lacks.join(", "))), "{finding}");
+    assert!(finding.contains(purpose), "{finding}");
+    let grants: Vec<String> = lacks.iter().map(|name| format!("+{name}")).collect();
+    assert_eq!(seen.rule()[3..], grants, "{finding}");
+    ask(server, &seen.rule().iter().map(String::as_str).collect::<Vec<_>>());
+    doctor(&["--url", &url]).must("ok", "User app may do all that locks need");
+}
 
 fn make_whole(server: &RedisServer, rules: &[&str], expected: &str) {
     ask(server, &[&["ACL", "SETUSER", "app", "reset", "on", ">hunter2"], rules].concat());

@@ -55,7 +55,7 @@ pub use lock::{
 };
 pub use lockkeeper_core as core;
 pub use lockkeeper_core::key::join_parts;
-pub use lockkeeper_core::lock::{Fence, Holder, Inspection, OwnerToken};
+pub use lockkeeper_core::lock::{Fence, Holder, Inspection, KeeperName, OwnerToken, Waiter};
 pub use lockkeeper_core::{Clock, Error, ErrorKind, Key, ManualClock, MemoryStore, Prefix, Refusal};
 pub use lockkeeper_redis as redis;
 pub use lockkeeper_redis::{Credentials, RedisConfig};

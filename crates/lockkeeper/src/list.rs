@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Fence, Holder, Inspection};
+use lockkeeper_core::lock::{Fence, Holder, Inspection, Waiter};
 use lockkeeper_core::{Error, ErrorKind, Key, Keys};
 use lockkeeper_redis::{Cursor, Lane};
 
@@ -24,6 +24,15 @@ pub struct LockView {
     pub remaining: Option<Duration>,
     /// The last fence given out, while its side key lives.
     pub fence: Option<Fence>,
+    /// Who waits for it, by keeper; see [`Inspection::waiters`].
+    pub waiters: Vec<Waiter>,
+}
+
+impl LockView {
+    /// How many callers wait, over all keepers.
+    pub fn waiting(&self) -> u64 {
+        Waiter::total(&self.waiters)
+    }
 }
 
 /// Part of a listing.
@@ -95,8 +104,9 @@ impl Keeper {
             let keys = Keys::new(some.iter().cloned())?;
             let seen = self.inspect_all(&keys).await?;
             let held = keys.as_slice().iter().zip(seen).filter_map(|(key, seen): (&Key, Inspection)| {
-                let (holder, remaining, fence) = (seen.holder?, seen.remaining, seen.fence);
-                Some(LockView { key: key.clone(), holder, remaining, fence })
+                let (holder, remaining, fence, waiters) =
+                    (seen.holder?, seen.remaining, seen.fence, seen.waiters);
+                Some(LockView { key: key.clone(), holder, remaining, fence, waiters })
             });
             views.extend(held);
         }

@@ -6,26 +6,25 @@ use lockkeeper::{Keeper, Lock};
 use tracing::subscriber::NoSubscriber;
 
 use super::counter::Counter;
+use super::episodes::{self, Pair};
+use super::metrics::Metrics;
 use super::outcome::{Counted, Outcome, Stalled};
 use super::progress::Progress;
 use super::stall::{self, FIRST, LATE, Resources, SECOND};
 use super::work::{Load, count};
 
-pub(super) async fn run(url: &str, load: Load, show: bool) -> anyhow::Result<Outcome> {
+pub(super) async fn run(url: &str, load: Load, show: bool, metrics: &Metrics) -> anyhow::Result<Outcome> {
     // On this thread, so that the expected warning of a lost lock can be held back.
     let keeper = Keeper::builder().url(url)?.on_current_runtime().connect().await?;
-    let lock = keeper.lock(super::unique_name())?;
-    let outcome = Outcome {
-        store: keeper.health().await.address,
-        processes: 1,
-        workers: load.workers,
-        rounds: load.rounds,
-        without_lock: counted(None, load, show).await?,
-        under_lock: counted(Some(&lock), load, show).await?,
-        stalled: stalled(&lock).await?,
-    };
+    let lock = keeper.lock_class("counter")?.lock(super::unique_name())?;
+    let (without_lock, under_lock) =
+        (counted(None, load, show).await?, counted(Some(&lock), load, show).await?);
+    let stalled = stalled(&lock).await?;
+    let store = keeper.health().await.address;
     keeper.close(std::time::Duration::from_secs(1)).await;
-    Ok(outcome)
+    let (line, trouble) = episodes::run(Pair::in_memory().await?, metrics).await?;
+    let Load { workers, rounds } = load;
+    Ok(Outcome { store, processes: 1, workers, rounds, without_lock, under_lock, line, stalled, trouble })
 }
 
 async fn counted(lock: Option<&Lock>, load: Load, show: bool) -> anyhow::Result<Counted> {

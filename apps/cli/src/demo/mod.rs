@@ -3,12 +3,17 @@
 mod child;
 mod counter;
 mod dialogue;
+mod endpoint;
+mod episodes;
 mod in_process;
+mod line;
+mod metrics;
 mod outcome;
 mod print;
 mod processes;
 mod progress;
 mod stall;
+mod trouble;
 mod work;
 
 use std::hash::{BuildHasher, RandomState};
@@ -17,6 +22,8 @@ use std::process::ExitCode;
 
 use crate::common::Common;
 use crate::exit::Failure;
+use episodes::Pair;
+use metrics::{Metrics, MetricsArgs};
 use outcome::Outcome;
 use work::Load;
 
@@ -28,8 +35,9 @@ const LOG: &str = "LOCKKEEPER_LOG";
 
 /// Show what goes wrong without a lock, what a lock does, and what only a fence does.
 ///
-/// Without --url (or --env-url) it runs on a store inside this process and needs no server. With a server's URL it starts itself as several processes that share a counter in a file. Its keys
-/// carry a random id; the locks are released, their fences expire after two days. It takes a few seconds; many more
+/// Without --url (or --env-url) it runs on a store inside this process and needs no server. With a server's URL it starts
+/// itself as several processes that share a counter in a file. Then it lets two keepers of one process wait in line, and
+/// makes some trouble, so that every metric has something to show (see --metrics). Its keys carry a random id; the locks are released, their fences expire after two days. It takes a few seconds; many more
 /// workers or rounds take longer. Exit code 0: the lock and the fence held; 1: they did not.
 #[derive(Debug, clap::Args)]
 pub struct DemoArgs {
@@ -48,6 +56,9 @@ pub struct DemoArgs {
     /// Use the server that LOCKKEEPER_URL or REDIS_URL names.
     #[arg(long)]
     env_url: bool,
+
+    #[command(flatten)]
+    metrics: MetricsArgs,
 
     #[command(flatten)]
     child: ChildArgs,
@@ -89,19 +100,24 @@ pub async fn run(args: DemoArgs, common: &Common) -> anyhow::Result<ExitCode> {
         keeper.close(std::time::Duration::from_secs(1)).await;
         return Ok(ExitCode::SUCCESS);
     }
+    let metrics = Metrics::install()?;
+    args.metrics.offer(&metrics)?;
     // A server that an environment happens to name is not loaded with a demonstration.
     let url = if args.env_url || common.is_url_given() { common.url()? } else { "memory://".to_owned() };
     let outcome = if url.starts_with("memory:") {
-        in_process::run(&url, load, !common.json).await?
+        in_process::run(&url, load, !common.json, &metrics).await?
     } else {
         // Says in one line what is wrong with the URL or the server, before several processes do.
         let keeper = common.builder()?.connect().await?;
         let address = keeper.health().await.address;
         keeper.close(std::time::Duration::ZERO).await;
         let crew = processes::Crew { url, address, processes: args.processes.min(args.workers), load };
-        crew.run(!common.json)?
+        let pair = Pair::connect(|| common.builder()).await?;
+        crew.run(pair, !common.json, &metrics).await?
     };
-    finish(&outcome, common.json)
+    let end = finish(&outcome, common.json);
+    args.metrics.keep_open().await?;
+    end
 }
 
 fn finish(outcome: &Outcome, json: bool) -> anyhow::Result<ExitCode> {

@@ -14,7 +14,9 @@ pub(super) struct Outcome {
     pub(super) rounds: u32,
     pub(super) without_lock: Counted,
     pub(super) under_lock: Counted,
+    pub(super) line: Line,
     pub(super) stalled: Stalled,
+    pub(super) trouble: Trouble,
 }
 
 /// What became of the counter.
@@ -30,6 +32,50 @@ pub(super) struct Counted {
     pub(super) longest_wait: Duration,
 }
 
+/// How a lock went through a line of those who wait.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Line {
+    /// How many tasks wait.
+    pub(super) first_keeper: u32,
+    pub(super) of_these_with_another_lease: u32,
+    pub(super) second_keeper: u32,
+    pub(super) acquisitions: u64,
+    /// How often it was handed on, by the way.
+    pub(super) in_process: u64,
+    pub(super) by_swap: u64,
+    pub(super) by_server: u64,
+    pub(super) waited: Waits,
+}
+
+/// How long acquisitions took: so long at most for half of them, and so on.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Waits {
+    #[serde(serialize_with = "as_us", rename = "p50_us")]
+    pub(super) p50: Duration,
+    #[serde(serialize_with = "as_us", rename = "p90_us")]
+    pub(super) p90: Duration,
+    #[serde(serialize_with = "as_us", rename = "p99_us")]
+    pub(super) p99: Duration,
+    #[serde(serialize_with = "as_us", rename = "longest_us")]
+    pub(super) longest: Duration,
+}
+
+/// What is counted when something goes wrong.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Trouble {
+    /// Who was in the way of a try.
+    pub(super) refused: String,
+    /// How often a lock was renewed that was held for longer than its lease.
+    pub(super) renewals: u64,
+    /// What the guard of an outlived lease said, and what its release found.
+    pub(super) lost: String,
+    pub(super) late_release: String,
+    /// Why a lock was taken inside this process only, and after how long.
+    pub(super) degraded: String,
+    #[serde(serialize_with = "as_us", rename = "degraded_after_us")]
+    pub(super) degraded_after: Duration,
+}
+
 /// What became of a worker that stalled for longer than its lease.
 #[derive(Debug, Serialize)]
 pub(super) struct Stalled {
@@ -43,6 +89,18 @@ pub(super) struct Stalled {
     /// What they hold in the end.
     pub(super) fenced_holds: &'static str,
     pub(super) plain_holds: &'static str,
+}
+
+impl Waits {
+    /// Exact, as all of them are here.
+    pub(super) fn of(mut waits: Vec<Duration>) -> Self {
+        waits.sort_unstable();
+        let at = |percent: usize| {
+            let place = (waits.len() * percent).div_ceil(100).saturating_sub(1);
+            waits.get(place).copied().unwrap_or_default()
+        };
+        Self { p50: at(50), p90: at(90), p99: at(99), longest: at(100) }
+    }
 }
 
 impl Counted {
@@ -104,8 +162,19 @@ mod tests {
             rounds: 10,
             without_lock,
             under_lock,
+            line: Line::default(),
             stalled,
+            trouble: Trouble::default(),
         }
+    }
+
+    #[test]
+    fn percentiles_are_waits_that_happened() {
+        let waits = Waits::of((1..=200).rev().map(Duration::from_millis).collect());
+        let [p50, p90, p99, longest] = [100, 180, 198, 200].map(Duration::from_millis);
+        assert_eq!((waits.p50, waits.p90, waits.p99, waits.longest), (p50, p90, p99, longest));
+        assert_eq!(Waits::of(vec![p50]).p99, p50);
+        assert_eq!(Waits::of(vec![]).longest, Duration::ZERO);
     }
 
     #[test]

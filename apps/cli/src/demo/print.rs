@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::outcome::{Counted, Outcome, Stalled};
+use super::line::{HOLD, ROUNDS};
+use super::outcome::{Counted, Line, Outcome, Stalled, Trouble};
 use super::stall::{FIRST, LATE, SECOND, SHORT_LEASE};
+use super::trouble::HELD;
 use crate::common;
 
 const CONCLUSION: &str = "\
@@ -24,7 +26,9 @@ fn text(outcome: &Outcome) -> String {
         heading(outcome),
         counted("Without a lock", &outcome.without_lock),
         format!("{}\n{}", counted("Under a lock", &outcome.under_lock), speed(&outcome.under_lock)),
+        waiting(&outcome.line),
         stalled(&outcome.stalled),
+        trouble(&outcome.trouble),
         CONCLUSION.to_owned(),
     ];
     parts.join("\n\n")
@@ -59,6 +63,40 @@ fn speed(counted: &Counted) -> String {
         seconds(counted.took),
         counted.per_second(),
         seconds(counted.longest_wait)
+    )
+}
+
+fn waiting(line: &Line) -> String {
+    let Line { first_keeper, of_these_with_another_lease, second_keeper, acquisitions, .. } = line;
+    let waited = &line.waited;
+    format!(
+        "Waiting in line: {first_keeper} tasks of this process want one lock, {of_these_with_another_lease} of them with \
+         another\nlease, and {second_keeper} of a second keeper, as in another process; {ROUNDS} times each,\n\
+         for {} every time: {acquisitions} in all.\n\
+         \x20 handed over  {} inside the process, {} by a swap, {} by the store\n\
+         \x20 waited       half {} at most, 90 % {}, 99 % {}, longest {}",
+        seconds(HOLD),
+        line.in_process,
+        line.by_swap,
+        line.by_server,
+        seconds(waited.p50),
+        seconds(waited.p90),
+        seconds(waited.p99),
+        seconds(waited.longest),
+    )
+}
+
+fn trouble(trouble: &Trouble) -> String {
+    let Trouble { refused, renewals, lost, late_release, degraded, .. } = trouble;
+    format!(
+        "Trouble, as it is counted (see --metrics):\n\
+         \x20 refused   a try: {refused}\n\
+         \x20 renewed   {renewals} times, a lease of {} held for {}\n\
+         \x20 lost      a lease that was not renewed: {lost}\n\
+         \x20 late      its release: {late_release}\n\
+         \x20 degraded  {degraded}: taken inside this process only",
+        seconds(SHORT_LEASE),
+        seconds(HELD),
     )
 }
 

@@ -11,6 +11,8 @@ use anyhow::Context;
 
 use super::counter::Counter;
 use super::dialogue::{DID, DONE, GO, HELD, LOST, READY, WRITE, after, number};
+use super::episodes::{self, Pair};
+use super::metrics::Metrics;
 
 use super::outcome::{Counted, Outcome, Stalled};
 use super::progress::Progress;
@@ -27,15 +29,17 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    pub(super) fn run(self, show: bool) -> anyhow::Result<Outcome> {
+    pub(super) async fn run(self, pair: Pair, show: bool, metrics: &Metrics) -> anyhow::Result<Outcome> {
         let name = unique_name();
         let folder =
             tempfile::Builder::new().prefix(&name).tempdir().context("making a folder for the counter")?;
         let without_lock = self.counted(Role::Free, &name, &folder.path().join("free"), show)?;
         let under_lock = self.counted(Role::Locked, &name, &folder.path().join("locked"), show)?;
         let stalled = self.stalled(&name)?;
+        let (line, trouble) = episodes::run(pair, metrics).await?;
         let (processes, Load { workers, rounds }) = (self.processes, self.load);
-        Ok(Outcome { store: self.address, processes, workers, rounds, without_lock, under_lock, stalled })
+        let store = self.address;
+        Ok(Outcome { store, processes, workers, rounds, without_lock, under_lock, line, stalled, trouble })
     }
 
     fn counted(&self, role: Role, lock: &str, path: &Path, show: bool) -> anyhow::Result<Counted> {

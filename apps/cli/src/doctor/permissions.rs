@@ -13,6 +13,8 @@ const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     Locks,
+    Waiting,
+    Presence,
     Inspecting,
     Listing,
     Probing,
@@ -22,7 +24,7 @@ impl Need {
     fn level(self) -> Level {
         match self {
             Self::Locks => Level::Problem,
-            Self::Inspecting | Self::Listing => Level::Warning,
+            Self::Waiting | Self::Presence | Self::Inspecting | Self::Listing => Level::Warning,
             Self::Probing => Level::Note,
         }
     }
@@ -30,6 +32,8 @@ impl Need {
     fn text(self) -> &'static str {
         match self {
             Self::Locks => "taking, renewing and releasing locks",
+            Self::Waiting => "being told of releases: without it, who waits for a lock polls",
+            Self::Presence => "seeing who waits, and taking turns with other keepers",
             Self::Inspecting => "looking at locks",
             Self::Listing => "listing locks",
             Self::Probing => "finding out what the server is",
@@ -89,6 +93,14 @@ fn commands(key: &str) -> Vec<(&'static str, Need, Vec<&str>)> {
         ("del", Need::Locks, vec!["DEL", key]),
         ("pttl", Need::Locks, vec!["PTTL", key]),
         ("pexpire", Need::Locks, vec!["PEXPIRE", key, "1"]),
+        // A pair too few: the permissions are checked before that.
+        ("hset", Need::Presence, vec!["HSET", key, "x", "x", "x"]),
+        ("hdel", Need::Presence, vec!["HDEL", key, "x"]),
+        ("hgetall", Need::Presence, vec!["HGETALL", key]),
+        ("hlen", Need::Presence, vec!["HLEN", key]),
+        ("unlink", Need::Presence, vec!["UNLINK", key]),
+        ("hello", Need::Waiting, vec!["HELLO"]),
+        ("client|tracking", Need::Waiting, vec!["CLIENT", "TRACKING", "OFF"]),
         ("evalsha_ro", Need::Inspecting, vec!["EVALSHA_RO", NO_SCRIPT, "0"]),
         ("eval_ro", Need::Inspecting, vec!["EVAL_RO", "return 1", "0"]),
         ("scan", Need::Listing, vec!["SCAN", "0", "COUNT", "1"]),

@@ -1,6 +1,6 @@
 //! `ls` and `show`.
 
-use super::bench::{Bench, HOLD, Output};
+use super::bench::{Bench, HOLD, Output, Running, wait_for};
 
 /// Four locks in no order, and keys that are none.
 fn furnished() -> Option<Bench> {
@@ -105,4 +105,48 @@ fn show_tells_free_held_and_no_lock_apart() {
     assert_eq!(state(&["show", "--json", "--exact", "other:d"]), "held");
     assert_eq!(bench.lockkeeper(&["show", "nobody"]).stdout, "lock:nobody is free\n");
     assert!(bench.lockkeeper(&["show", "list"]).stdout.contains("is not a lock"));
+}
+
+/// Somebody holds `k`, and two callers of other processes wait for it.
+fn contested(bench: &Bench) -> [Running; 3] {
+    let holder = bench.run(&["k"], HOLD);
+    bench.wait_for_file("holds");
+    let waiters = [(); 2].map(|()| bench.run(&["--wait", "30s", "k"], "true"));
+    wait_for("both to be noted", || waiting(bench) == 2);
+    let [one, other] = waiters;
+    [holder, one, other]
+}
+
+fn waiting(bench: &Bench) -> u64 {
+    json(&bench.lockkeeper(&["show", "--json", "k"]))["waiting"].as_u64().unwrap()
+}
+
+#[test]
+fn who_waits_is_listed_and_named() {
+    let Some(bench) = Bench::new() else { return };
+    let [holder, one, other] = contested(&bench);
+    let listed = bench.lockkeeper(&["ls"]).stdout;
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].trim_end().ends_with("WAITING") && lines[1].trim_end().ends_with(" 2"), "{listed}");
+    let shown = bench.lockkeeper(&["show", "k"]).stdout;
+    assert!(shown.contains("\n  waiting    2\n"), "{shown}");
+    let (seen, row) =
+        (json(&bench.lockkeeper(&["show", "--json", "k"])), &json(&bench.lockkeeper(&["ls", "--json"]))[0]);
+    assert_eq!((&seen["waiters"], row["waiting"].as_u64()), (&row["waiters"], Some(2)));
+    for waiter in [&one, &other] {
+        let id = format!(":{}:", waiter.process().0);
+        assert!(shown.lines().any(|line| line.trim().starts_with("1 in ") && line.contains(&id)), "{shown}");
+        let found = seen["waiters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["keeper"].as_str().unwrap().contains(&id));
+        assert_eq!(found.unwrap()["count"].as_u64(), Some(1));
+    }
+    bench.touch("go");
+    for running in [holder, one, other] {
+        assert_eq!(running.output().code, Some(0));
+    }
+    let seen = json(&bench.lockkeeper(&["show", "--json", "k"]));
+    assert_eq!((seen["waiting"].as_u64(), &seen["waiters"]), (Some(0), &serde_json::json!([])));
 }

@@ -10,14 +10,14 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use super::bench::{Bench, wait_for};
 
 /// A pseudo-terminal: its screen, and the end that a program gets.
-struct Terminal {
+pub(crate) struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<String>>,
     line: File,
 }
 
 impl Terminal {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -34,11 +34,11 @@ impl Terminal {
         Self { keyboard, screen, line }
     }
 
-    fn stdio(&self) -> Stdio {
+    pub(crate) fn stdio(&self) -> Stdio {
         self.line.try_clone().unwrap().into()
     }
 
-    fn wait_for(&self, text: &str) {
+    pub(crate) fn wait_for(&self, text: &str) {
         wait_for(&format!("{text:?} on the screen"), || self.screen.lock().unwrap().contains(text));
     }
 }

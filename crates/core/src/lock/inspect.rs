@@ -32,7 +32,7 @@ pub struct Inspection {
 impl Inspection {
     /// How many callers wait, over all keepers.
     pub fn waiting(&self) -> u64 {
-        self.waiters.iter().map(|waiter| u64::from(waiter.count)).sum()
+        Waiter::total(&self.waiters)
     }
 }
 

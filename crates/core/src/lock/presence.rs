@@ -59,6 +59,13 @@ pub struct Waiter {
     pub count: u32,
 }
 
+impl Waiter {
+    /// How many callers wait, over all these keepers.
+    pub fn total(waiters: &[Self]) -> u64 {
+        waiters.iter().map(|waiter| u64::from(waiter.count)).sum()
+    }
+}
+
 /// The notes beside one lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Present(BTreeMap<KeeperName, Note>);

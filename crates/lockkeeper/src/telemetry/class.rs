@@ -67,9 +67,22 @@ struct Prepared {
 struct ByReason([Key; Reason::ALL.len()]);
 
 impl Class {
-    /// The class of this name; declared, if it is new.
+    /// The class of this name; declared, if it is new. What it counts begins at zero.
     pub(crate) fn named(name: &str) -> Result<Self, Error> {
-        CLASSES.lock().named(name)
+        let class = CLASSES.lock().named(name)?;
+        class.begin();
+        Ok(class)
+    }
+
+    /// Shows what this class counts before it happens, as zero: an increase from nothing to one is none that a
+    /// dashboard could see. Failures have many reasons and are left out, except for *busy* and those of losses.
+    fn begin(self) {
+        let Prepared { acquire, release, extend, lost, handovers, .. } = self.0;
+        let usual = [acquire, release, extend].map(|results| results.of(Reason::None));
+        let plain = [acquire.of(Reason::Busy), &self.0.late_releases, &self.0.degraded];
+        let losses = Reason::LOSSES.iter().map(|reason| lost.of(*reason));
+        usual.into_iter().chain(plain).chain(losses).chain(handovers).for_each(show_counter);
+        [&self.0.waiters, &self.0.held].into_iter().for_each(show_gauge);
     }
 
     /// Its name.
@@ -156,6 +169,21 @@ pub(crate) fn waiting_fell_back() {
     count(&WAITING_FALLBACK);
 }
 
+/// As [`Class::begin`], for what belongs to no class and for every class declared so far.
+pub(super) fn begin_all() {
+    show_counter(&WAITING_FALLBACK);
+    let declared: Vec<Class> = CLASSES.lock().declared().collect();
+    declared.into_iter().for_each(Class::begin);
+}
+
+fn show_counter(key: &Key) {
+    with_recorder(|recorder| _ = recorder.register_counter(key, &METADATA));
+}
+
+fn show_gauge(key: &Key) {
+    with_recorder(|recorder| _ = recorder.register_gauge(key, &METADATA));
+}
+
 fn count(key: &Key) {
     with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
 }
@@ -191,6 +219,11 @@ impl Classes {
             return Err(Error::bad_argument("lock class", detail));
         }
         Ok(self.keep(name))
+    }
+
+    /// All but `default`, which nobody has to declare.
+    fn declared(&self) -> impl Iterator<Item = Class> {
+        self.0.values().copied().filter(|class| class.name() != DEFAULT_CLASS)
     }
 
     fn keep(&mut self, name: &str) -> Class {

@@ -53,6 +53,17 @@ impl Reason {
         Self::WrongType,
     ];
 
+    /// Those of [`of_loss`](Self::of_loss).
+    pub(super) const LOSSES: [Self; 7] = [
+        Self::Expired,
+        Self::KeyGone,
+        Self::NotRenewed,
+        Self::HeldByAnother,
+        Self::MaxHold,
+        Self::MaxRenewals,
+        Self::Closed,
+    ];
+
     /// The word.
     pub(crate) const fn word(self) -> &'static str {
         match self {

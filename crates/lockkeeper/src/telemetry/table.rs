@@ -185,9 +185,11 @@ pub const EVENTS: &[Event] = &[
     LOCK_DEGRADED,
 ];
 
-/// Tells the recorder what each metric means. Every new keeper does it; call it yourself where the recorder is
-/// installed after the keeper was made.
+/// Tells the recorder what each metric means, and shows counters at zero (see the
+/// [guide](crate::guide::telemetry)). Every new keeper does it; call it yourself where the recorder is installed after the
+/// keeper was made.
 pub fn describe() {
+    super::class::begin_all();
     metrics::with_recorder(|recorder| {
         for metric in METRICS {
             let (name, help) = (KeyName::from_const_str(metric.name), SharedString::const_str(metric.help));

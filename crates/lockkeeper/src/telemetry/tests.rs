@@ -12,7 +12,9 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::class::{Classes, MAX_CLASS_BYTES};
-use super::{Class, EVENTS, MAX_CLASSES, METRICS, Reason, TARGET, Way, describe, events, waiting_fell_back};
+use super::{
+    Class, EVENTS, MAX_CLASSES, METRICS, MetricKind, Reason, TARGET, Way, describe, events, waiting_fell_back,
+};
 use crate::lock::{Busy, LossReason, Released};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -74,8 +76,32 @@ fn every_metric_is_emitted_with_the_labels_of_the_table() {
     assert_eq!(seen["redis_lock_waiters{class=order}"], DebugValue::Gauge(1.0.into()));
     let took = &seen["redis_lock_acquire_duration_seconds{class=order,result=success}"];
     assert_eq!(*took, DebugValue::Histogram(vec![1.0.into()]));
-    let losses = seen.keys().filter(|series| series.starts_with("redis_lock_lost_total")).count();
-    assert_eq!(losses, 1, "a wanted release is no loss");
+    let losses = seen.keys().filter(|series| series.starts_with("redis_lock_lost_total{class=order,"));
+    assert_eq!(losses.map(|series| count(series)).sum::<u64>(), 1, "a wanted release is no loss");
+}
+
+#[test]
+fn a_declared_class_begins_at_zero() {
+    let seen = emitted(|| _ = Class::named("idle").unwrap());
+    let again = emitted(|| ());
+    let of_class = |seen: &BTreeMap<String, DebugValue>| -> Vec<String> {
+        seen.keys().filter(|series| series.contains("class=idle")).cloned().collect()
+    };
+    assert_eq!(of_class(&seen), of_class(&again), "a recorder that comes later is told as well");
+    assert!(seen.keys().all(|series| !series.contains("class=default")), "nobody declares `default`");
+    let is_zero = |series: &str| match &seen[series] {
+        DebugValue::Counter(count) => *count == 0,
+        DebugValue::Gauge(value) => value.0 == 0.0,
+        DebugValue::Histogram(_) => false,
+    };
+    assert!(of_class(&seen).iter().all(|series| is_zero(series)), "{seen:?}");
+    for metric in METRICS.iter().filter(|metric| metric.kind != MetricKind::Histogram) {
+        assert!(
+            seen.keys().any(|series| series.starts_with(&format!("{}{{", metric.name))),
+            "{}",
+            metric.name
+        );
+    }
 }
 
 #[test]
