@@ -13,7 +13,7 @@ use super::builder::Lock;
 use super::give_back::{Doubt, Dropped, GiveBack};
 use super::held::Held;
 use super::outcome::LossReason;
-use super::queue::Queue;
+use super::queue::{PassedOn, Queue};
 use crate::background::Slot;
 use crate::keeper::Inner;
 
@@ -243,6 +243,7 @@ impl Tenure {
     pub(super) fn was_swapped(&self, next: &Arc<Self>) {
         self.was_released();
         self.retire();
+        self.has_told.store(true, Ordering::Release);
         let queue = self.queue.lock().take();
         if let Some(queue) = queue {
             queue.swapped(next);
@@ -270,10 +271,16 @@ impl Tenure {
         if self.inner.queues.is_empty() {
             return false;
         }
-        // The line that it came from may be gone, and another one stand for the same keys.
         let known = self.queue.lock().clone();
-        let queue = known.filter(|known| !known.is_retired()).or_else(|| self.inner.queues.find(&self.keys));
-        queue.is_some_and(|queue| queue.pass_on(self, now))
+        match known.map(|queue| queue.pass_on(self, now)) {
+            Some(PassedOn::To) => true,
+            Some(PassedOn::Nobody) => false,
+            // It came from no line, or that one is gone; another one may stand for the same keys.
+            None | Some(PassedOn::Retired) => {
+                let found = self.inner.queues.find(&self.keys);
+                found.is_some_and(|queue| queue.pass_on(self, now) == PassedOn::To)
+            }
+        }
     }
 
     /// Whom to tell when it ends.

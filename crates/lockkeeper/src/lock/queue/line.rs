@@ -56,9 +56,14 @@ pub(super) struct Joined {
 }
 
 /// Who gets the tenure next.
-pub(super) struct Next {
-    pub(super) place: Option<Arc<Place>>,
-    pub(super) wakes_racer: bool,
+pub(super) enum Next {
+    Place {
+        place: Arc<Place>,
+        wakes_racer: bool,
+    },
+    Nobody,
+    /// Another line may stand for the same keys.
+    Retired,
 }
 
 /// What the racer sees.
@@ -80,10 +85,6 @@ pub(super) struct View {
 impl Line {
     pub(super) fn len(&self) -> usize {
         self.places.len()
-    }
-
-    pub(super) fn is_retired(&self) -> bool {
-        self.is_retired
     }
 
     pub(super) fn is_occupied(&self, now: impl Fn() -> Uptime) -> bool {
@@ -120,23 +121,22 @@ impl Line {
 
     /// Who gets `tenure` from its last holder. When others wait and this keeper's turn is over: nobody here.
     pub(super) fn next_for(&mut self, tenure: &Arc<Tenure>, now: Uptime) -> Next {
-        let nobody = Next { place: None, wakes_racer: false };
         if self.is_retired {
-            return nobody;
+            return Next::Retired;
         }
         if self.others_wait && now >= self.turn_ends && !self.places.is_empty() {
             self.others_wait = false;
             (self.is_yielding, self.stands_back_until) = (true, now.after(STAND_BACK));
-            return nobody;
+            return Next::Nobody;
         }
-        let Some(place) = self.take_front(now) else { return nobody };
+        let Some(place) = self.take_front(now) else { return Next::Nobody };
         if !std::ptr::eq(self.tenure.as_ptr(), Arc::as_ptr(tenure)) {
             // Taken by somebody who did not wait; its turn begins with the first who did.
             self.tenure = Arc::downgrade(tenure);
             self.turn_ends = now.after(TURN);
         }
         let wakes_racer = !std::mem::replace(&mut self.was_passed, true);
-        Next { place: Some(place), wakes_racer }
+        Next::Place { place, wakes_racer }
     }
 
     /// The one to be given the lock.

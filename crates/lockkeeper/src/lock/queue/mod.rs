@@ -17,7 +17,7 @@ use lockkeeper_core::{Keys, Uptime};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::line::Line;
+use self::line::{Line, Next};
 pub(super) use self::place::{Baton, Outcome};
 use self::place::{Place, Waiting};
 pub(super) use self::racer::may_be_repeated;
@@ -26,6 +26,17 @@ use super::builder::Lock;
 use super::outcome::Busy;
 use super::tenure::Tenure;
 use crate::telemetry::Way;
+
+/// Whether a line took a tenure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PassedOn {
+    /// The front of the line has it.
+    To,
+    /// Nobody is there, or it is another keeper's turn.
+    Nobody,
+    /// The line was taken away: nobody will ever stand there again.
+    Retired,
+}
 
 /// All lines of one keeper.
 #[derive(Default)]
@@ -143,24 +154,24 @@ impl Queue {
         Self { keys, name, line: Mutex::default(), stirred: Notify::new() }
     }
 
-    /// Taken away: nobody will ever stand here again.
-    pub(super) fn is_retired(&self) -> bool {
-        self.line.lock().is_retired()
-    }
-
-    /// Gives `tenure` to the front of the line. False: nobody is there, or it is another keeper's turn.
-    pub(super) fn pass_on(self: &Arc<Self>, tenure: &Arc<Tenure>, now: Uptime) -> bool {
+    /// Gives `tenure` to the front of the line, unless it is another keeper's turn.
+    pub(super) fn pass_on(self: &Arc<Self>, tenure: &Arc<Tenure>, now: Uptime) -> PassedOn {
         if !tenure.can_be_passed(now) {
-            return false;
+            return PassedOn::Nobody;
         }
         let next = self.line.lock().next_for(tenure, now);
-        if next.wakes_racer {
-            self.stirred.notify_one();
+        match next {
+            Next::Retired => PassedOn::Retired,
+            Next::Nobody => PassedOn::Nobody,
+            Next::Place { place, wakes_racer } => {
+                if wakes_racer {
+                    self.stirred.notify_one();
+                }
+                tenure.belongs_to(self);
+                place.hand_over(tenure, now);
+                PassedOn::To
+            }
         }
-        let Some(place) = next.place else { return false };
-        tenure.belongs_to(self);
-        place.hand_over(tenure, now);
-        true
     }
 
     /// Starts a turn of this keeper with what the racer won, for the front of the line. False: nobody is there.

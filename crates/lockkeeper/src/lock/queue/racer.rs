@@ -285,7 +285,7 @@ impl Racer {
         tokio::select! {
             biased;
             () = queue.stirred.notified() => {
-                queue.stirred.notify_one();
+                self.hasten(context.clock.uptime());
                 true
             }
             () = leaving => false,
