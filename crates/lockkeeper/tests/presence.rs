@@ -55,7 +55,8 @@ async fn those_who_give_up_are_gone() {
     let Some(server) = server() else { return };
     let (holding, other) = (keeper(&server).await, keeper(&server).await);
     let _holder = take(&holding, "a", secs(60)).await;
-    let impatient = waits(other.lock("a").unwrap().wait(ms(300)));
+    // Longer than from one try of the line to the next, which is when it is counted.
+    let impatient = waits(other.lock("a").unwrap().wait(secs(4)));
     let dropped = waits(other.lock("a").unwrap());
     noted(&holding, "a", 2).await;
     assert!(matches!(impatient.await.unwrap().unwrap(), Acquired::Busy(_)));
