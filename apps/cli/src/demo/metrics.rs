@@ -1,6 +1,7 @@
 //! What the library counts while the demo runs: read for the outcome, and offered to who scrapes.
 
 use std::net::SocketAddr;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -97,9 +98,16 @@ impl MetricsArgs {
         } else {
             format!(" for {}", humantime::format_duration(time))
         };
+        let mut pressed = std::pin::pin!(tokio::signal::ctrl_c());
+        // It listens from its first poll on, so that is before anybody is told of it.
+        if let Poll::Ready(pressed) =
+            std::future::poll_fn(|context| Poll::Ready(pressed.as_mut().poll(context))).await
+        {
+            return Ok(pressed?);
+        }
         say(&format!("the demo is over; its metrics stay open{how_long}, Ctrl-C ends it"));
         tokio::select! {
-            pressed = tokio::signal::ctrl_c() => Ok(pressed?),
+            pressed = pressed => Ok(pressed?),
             () = tokio::time::sleep(time) => Ok(()),
         }
     }
