@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockkeeper_core::{Error, ErrorKind, Refusal};
+use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -30,6 +31,8 @@ pub(crate) struct Connector {
     pub(crate) config: RedisConfig,
     pub(crate) clock: ServerClock,
     pub(crate) watched: Arc<Watched>,
+    /// When a connection of any lane was made last.
+    pub(crate) connected: Mutex<Option<Instant>>,
 }
 
 /// Whether a connection is to be told of changed keys.
@@ -45,9 +48,19 @@ impl Connector {
     pub(crate) async fn connect(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let limit = self.config.connect_timeout;
         match timeout(limit, self.attempt(ears)).await {
-            Ok(result) => result,
+            Ok(result) => {
+                if result.is_ok() {
+                    *self.connected.lock() = Some(Instant::now());
+                }
+                result
+            }
             Err(_) => Err(Failure::unreachable(self.late(limit))),
         }
+    }
+
+    /// Another lane has reached the server since.
+    pub(crate) fn has_connected_since(&self, moment: Instant) -> bool {
+        self.connected.lock().is_some_and(|at| at > moment)
     }
 
     fn late(&self, limit: Duration) -> String {

@@ -208,20 +208,24 @@ impl OwnLink {
     /// The outcome of the attempt under way, or of one that is started.
     async fn attempted(self: &Arc<Self>) -> Result<Up, Failure> {
         let mut changes = self.state.subscribe();
-        // A task that ends with its runtime is started once more, on ours.
-        for _ in 0..2 {
+        // A task that ends with its runtime is started once more, on ours; a pause may have to end.
+        for _ in 0..3 {
             self.give_up_a_parked_task();
             self.ensure_connecting();
-            let Ok(state) = changes.wait_for(|state| !matches!(state, State::Connecting)).await else {
-                break;
-            };
-            match &*state {
-                State::Up(up) => return Ok(up.clone()),
-                State::Pausing(failure) => {
+            match changes.wait_for(|state| !matches!(state, State::Connecting)).await.as_deref() {
+                Ok(State::Up(up)) => return Ok(up.clone()),
+                Ok(State::Pausing(failure)) => {
                     self.wanted.notify_one();
-                    return Err(failure.clone());
+                    if !self.connector.has_connected_since(*self.stirred.lock()) {
+                        return Err(failure.clone());
+                    }
                 }
-                State::Idle | State::Connecting => {}
+                Ok(State::Idle | State::Connecting) => {}
+                Err(_) => break,
+            }
+            // Another lane has reached the server since: the next attempt is worth waiting for.
+            if changes.wait_for(|state| !matches!(state, State::Pausing(_))).await.is_err() {
+                break;
             }
         }
         Err(Failure::unreachable("not connected: the attempt was abandoned"))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::{Answer, Apply, Clock, Error, ErrorKind, Keys, Timestamp, Uptime, WrongType};
+use parking_lot::Mutex;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::sync::watch;
 
@@ -57,8 +58,9 @@ impl RedisStore {
     /// A store that connects when it is first used. Must be used inside a Tokio runtime.
     pub fn lazy(config: RedisConfig, clock: Arc<dyn Clock>) -> Self {
         let response_timeout = config.response_timeout;
-        let connector =
-            Arc::new(Connector { config, clock: ServerClock::new(clock), watched: Arc::default() });
+        let clock = ServerClock::new(clock);
+        let (watched, connected) = (Arc::default(), Mutex::default());
+        let connector = Arc::new(Connector { config, clock, watched, connected });
         let ears = [Ears::Closed, Ears::Closed, Ears::Open];
         let links = ears.map(|ears| Link::Own(OwnLink::new(connector.clone(), ears)));
         let shared = Shared { links, owner: Owner::Us(connector), response_timeout };
