@@ -11,21 +11,11 @@ use lockkeeper::{Acquired, Keeper};
 use lockkeeper_faults::RedisServer;
 use lockkeeper_testkit::drops::drop_at_every_poll;
 use lockkeeper_testkit::wait::until;
-use support::{SOON, command, is_busy, ms, secs, server, take};
+use support::{SOON, command, is_busy, ms, nothing_left, secs, server, take};
 
 /// A compensation ends when the abandoned request's time has passed; a short limit keeps the tests short.
 async fn keeper(server: &RedisServer) -> Keeper {
     Keeper::builder().url(&server.url()).unwrap().response_timeout(ms(300)).connect().await.unwrap()
-}
-
-/// No lock key on the server, nothing held, nothing under way.
-async fn nothing_left(server: &RedisServer, keeper: &Keeper, polls: usize) {
-    until(&format!("nothing left after {polls} polls"), SOON, async || {
-        let health = keeper.health().await;
-        let keys = command(server, &["KEYS", "lock:[^~]*"]);
-        keys.as_array().unwrap().is_empty() && health.held == 0 && health.giving_back == 0
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -39,7 +29,7 @@ async fn acquiring() {
             || lock.try_acquire(),
             async |polls, output| {
                 drop(output);
-                nothing_left(&server, &keeper, polls).await;
+                nothing_left(&server, &keeper, format!("after {polls} polls")).await;
             },
         )
         .await;
@@ -48,7 +38,7 @@ async fn acquiring() {
             || lock.acquire(),
             async |polls, output| {
                 drop(output);
-                nothing_left(&server, &keeper, polls).await;
+                nothing_left(&server, &keeper, format!("after {polls} polls")).await;
             },
         )
         .await;
@@ -72,8 +62,8 @@ async fn waiting() {
             if let Some(result) = output {
                 assert!(matches!(result.unwrap(), Acquired::Busy(_)));
             }
-            nothing_left(&server, &keeper, polls).await;
-            nothing_left(&server, &other, polls).await;
+            nothing_left(&server, &keeper, format!("after {polls} polls")).await;
+            nothing_left(&server, &other, format!("after {polls} polls")).await;
         },
     )
     .await;
@@ -127,7 +117,7 @@ async fn running() {
     let lock = keeper.lock("a").unwrap();
     drop_at_every_poll(
         || lock.run(async |_held| tokio::time::sleep(ms(5)).await),
-        async |polls, _| nothing_left(&server, &keeper, polls).await,
+        async |polls, _| nothing_left(&server, &keeper, format!("after {polls} polls")).await,
     )
     .await;
 }

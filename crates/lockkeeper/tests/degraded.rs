@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use lockkeeper::{Busy, Degradable, DegradableGuard, ErrorKind, Keeper, LocalGuard, Refusal, Released};
-use lockkeeper_faults::{FaultProxy, RedisServer};
+use lockkeeper_faults::FaultProxy;
 use lockkeeper_testkit::drops::drop_at_every_poll;
 use lockkeeper_testkit::fake::{Fake, FakeServer, greeting};
 use lockkeeper_testkit::wait::until;
-use support::{SOON, command, exists, is_busy, ms, secs, server, take};
+use support::{SOON, command, exists, is_busy, ms, nothing_left, secs, server, take};
 
 async fn impatient(url: &str) -> Keeper {
     Keeper::builder().url(url).unwrap().response_timeout(ms(300)).connect().await.unwrap()
@@ -159,16 +159,6 @@ async fn a_wrong_type_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::WrongType);
 }
 
-async fn nothing_left(server: &RedisServer, keeper: &Keeper, polls: usize) {
-    until(&format!("nothing left after {polls} polls"), SOON, async || {
-        let health = keeper.health().await;
-        let keys = command(server, &["KEYS", "lock:[^~]*"]);
-        let work = (health.held, health.degraded, health.giving_back);
-        keys.as_array().unwrap().is_empty() && work == (0, 0, 0)
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn invariant_8_dropped_while_it_is_taken() {
     let Some(server) = server() else { return };
@@ -178,7 +168,7 @@ async fn invariant_8_dropped_while_it_is_taken() {
         || lock.acquire(),
         async |polls, output| {
             drop(output);
-            nothing_left(&server, &keeper, polls).await;
+            nothing_left(&server, &keeper, format!("after {polls} polls")).await;
         },
     )
     .await;
@@ -188,7 +178,7 @@ async fn invariant_8_dropped_while_it_is_taken() {
             let guard = held(&keeper, "a").await;
             guard.release().await
         },
-        async |polls, _| nothing_left(&server, &keeper, polls).await,
+        async |polls, _| nothing_left(&server, &keeper, format!("after {polls} polls")).await,
     )
     .await;
 }
@@ -209,7 +199,7 @@ async fn invariant_8_dropped_while_it_waits_for_a_local_holder() {
             if let Some(result) = output {
                 assert!(matches!(result.unwrap(), Degradable::Busy(_)));
             }
-            nothing_left(&server, &keeper, polls).await;
+            nothing_left(&server, &keeper, format!("after {polls} polls")).await;
         },
     )
     .await;

@@ -15,7 +15,7 @@ use lockkeeper_faults::{DropReply, FaultProxy, RedisServer, ServerKind, availabl
 use lockkeeper_testkit::arm::{Arm, SteppedRedis};
 use lockkeeper_testkit::fake::{Fake, FakeServer, greeting};
 use lockkeeper_testkit::wait::until;
-use support::{SOON, calls, command, exists, is_busy, keeper, ms, secs, server, take};
+use support::{SOON, calls, command, exists, is_busy, keeper, ms, quiet, secs, server, take};
 
 /// Short, so that faults are noticed soon; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -34,10 +34,6 @@ async fn try_error(keeper: &Keeper, name: &str) -> Error {
 
 async fn gone(server: &RedisServer, key: &str) {
     until("the key is gone", SOON, async || !exists(server, key)).await;
-}
-
-async fn quiet(keeper: &Keeper) {
-    until("nothing is being given back", SOON, async || keeper.health().await.giving_back == 0).await;
 }
 
 async fn works_again(keeper: &Keeper) {

@@ -12,7 +12,7 @@ use lockkeeper::{Acquired, Keeper, Lock, LockGuard, OwnerToken};
 use lockkeeper_faults::{DropReply, FaultProxy, RedisServer};
 use lockkeeper_testkit::drops::drop_at_every_poll;
 use lockkeeper_testkit::wait::until;
-use support::{SOON, command, exists, got, in_line, ms, noted, secs, server, waits};
+use support::{SOON, command, got, in_line, ms, noted, nothing_left, quiet, secs, server, waits};
 
 /// Longer than any test: what is left would stay.
 const LEASE: Duration = Duration::from_secs(60);
@@ -39,14 +39,10 @@ async fn established(keeper: &Keeper) -> LockGuard {
 }
 
 /// Nobody is blocked, and nothing is held, waited for or given back.
-async fn nothing_left(server: &RedisServer, keeper: &Keeper, when: &str) {
+async fn nobody_is_blocked(server: &RedisServer, keeper: &Keeper, when: &str) {
     let next = tokio::time::timeout(SOON, plain(keeper).acquire()).await;
     drop(next.unwrap_or_else(|_| panic!("{when}: the next one is blocked")).unwrap().or_busy().unwrap());
-    until(&format!("nothing is left {when}"), SOON, async || {
-        let health = keeper.health().await;
-        !exists(server, "lock:a") && health.held + health.waiting + health.giving_back == 0
-    })
-    .await;
+    nothing_left(server, keeper, when).await;
 }
 
 /// L56: who is handed the lock goes away at that moment, before, or after.
@@ -74,7 +70,7 @@ async fn race_of_drops(next: impl Fn(&Keeper, u64) -> Lock) {
         release.await.unwrap().unwrap();
         drop(got(last).await);
     }
-    nothing_left(&server, &keeper, "after the race").await;
+    nobody_is_blocked(&server, &keeper, "after the race").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +101,7 @@ async fn dropped_at_every_poll(next: impl Fn(&Keeper) -> Lock) {
             if let Some(outcome) = output {
                 assert!(matches!(outcome.unwrap(), Acquired::Held(_)));
             }
-            nothing_left(&server, &keeper, &format!("after {polls} polls")).await;
+            nobody_is_blocked(&server, &keeper, &format!("after {polls} polls")).await;
         },
     )
     .await;
@@ -142,7 +138,7 @@ async fn a_swap_that_is_dropped_in_flight_leaves_neither_token() {
         next.abort();
         assert!(next.await.unwrap_err().is_cancelled());
         proxy.release();
-        nothing_left(&server, &keeper, &format!("in round {round}")).await;
+        nobody_is_blocked(&server, &keeper, &format!("in round {round}")).await;
     }
 }
 
@@ -171,7 +167,7 @@ async fn a_swap_whose_answer_is_lost_leaves_neither_side_holding() {
         assert!(!handle.is_valid());
         assert_eq!(keeper.health().await.held, 0);
         proxy.heal();
-        nothing_left(&server, &keeper, &format!("own token: {own}")).await;
+        nobody_is_blocked(&server, &keeper, &format!("own token: {own}")).await;
     }
 }
 
@@ -199,13 +195,13 @@ async fn an_own_token_is_in_one_request_only() {
         tokio::time::sleep(ms(20)).await;
         proxy.release();
         let guard = got(next).await;
-        // Real time: whatever was under way has arrived.
-        tokio::time::sleep(ms(100)).await;
+        // Whatever was under way has been answered for.
+        quiet(&keeper).await;
         assert!(guard.is_valid(), "round {round}: {:?}", guard.loss());
         assert_eq!(command(&server, &["GET", "lock:a"]).as_bytes(), Some(own.as_bytes()), "round {round}");
         drop(guard.release().await.unwrap());
         drop(got(last).await);
         noted(&looking, "a", 0).await;
     }
-    nothing_left(&server, &keeper, "at the end").await;
+    nobody_is_blocked(&server, &keeper, "at the end").await;
 }

@@ -15,7 +15,8 @@ use lockkeeper::{
 use lockkeeper_faults::RedisServer;
 use lockkeeper_testkit::wait::until;
 use support::{
-    SOON, calls, command, exists, got, in_line, keeper, median, ms, noted, secs, server, take, waits,
+    SOON, calls, command, exists, got, in_line, keeper, median, ms, noted, nothing_left, quiet, secs, server,
+    take, waits,
 };
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -50,15 +51,6 @@ fn token_of(server: &RedisServer, key: &str) -> Vec<u8> {
 
 fn left_of(server: &RedisServer, key: &str) -> Duration {
     ms(u64::try_from(command(server, &["PTTL", key]).as_int().unwrap()).unwrap())
-}
-
-/// Nothing is held, waited for or given back, and the key is gone.
-async fn nothing_left(server: &RedisServer, keeper: &Keeper) {
-    until("nothing is left", SOON, async || {
-        let health = keeper.health().await;
-        !exists(server, "lock:a") && health.held + health.waiting + health.giving_back == 0
-    })
-    .await;
 }
 
 /// What must never have two inside, and who was there, in order.
@@ -113,7 +105,7 @@ async fn many_sections_cost_few_requests_and_never_overlap() {
     section.assert_growing(2000);
     let sent = calls(&server, &["evalsha", "eval"]) - before;
     assert!(sent <= 200, "{sent} requests for 2000 sections");
-    nothing_left(&server, &keeper).await;
+    nothing_left(&server, &keeper, "at the end").await;
 }
 
 /// L112: ownership is the guard, never the thread.
@@ -169,7 +161,7 @@ async fn who_wants_the_same_gets_the_same_tenure_by_release_and_by_drop() {
     let holder = got(next).await;
     assert_eq!(token_of(&server, "lock:a"), token);
     drop(holder);
-    nothing_left(&server, &keeper).await;
+    nothing_left(&server, &keeper, "at the end").await;
 }
 
 #[tokio::test]
@@ -182,7 +174,7 @@ async fn several_keys_are_passed_on_together() {
     let holder = pass(holder, lock.clone(), &keeper).await;
     assert!(token_of(&server, "lock:a") == token && token_of(&server, "lock:c") == token);
     drop(holder);
-    nothing_left(&server, &keeper).await;
+    nothing_left(&server, &keeper, "at the end").await;
 }
 
 /// The line of the one who holds is long gone when somebody comes.
@@ -197,7 +189,7 @@ async fn it_is_passed_on_to_one_who_comes_long_after_the_last() {
     let holder = pass(holder, plain(&keeper), &keeper).await;
     assert_eq!(token_of(&server, "lock:a"), token);
     drop(holder);
-    nothing_left(&server, &keeper).await;
+    nothing_left(&server, &keeper, "at the end").await;
 }
 
 #[tokio::test]
@@ -227,7 +219,7 @@ async fn who_wants_something_else_gets_a_tenure_of_their_own() {
         assert_eq!(what == "renewal", token_of(&server, "lock:a") == now, "{what}");
         assert!(back.is_valid());
         drop(back);
-        nothing_left(&server, &keeper).await;
+        nothing_left(&server, &keeper, "at the end").await;
     }
 }
 
@@ -288,8 +280,7 @@ async fn the_bound_on_renewals_is_each_holders_own() {
     let holder = established(&lock, &keeper).await;
     // Renewed once: it would be lost at the end of this lease.
     until("renewed", SOON, async || holder.remaining() > ms(870)).await;
-    tokio::time::sleep(ms(350)).await;
-    until("renewed", SOON, async || holder.remaining() < ms(560)).await;
+    until("not renewed again", SOON, async || holder.remaining() < ms(560)).await;
     let holder = pass(holder, lock, &keeper).await;
     let started = Instant::now();
     assert_eq!(tokio::time::timeout(SOON, holder.lost()).await.unwrap(), LossReason::MaxRenewals);
@@ -325,7 +316,7 @@ async fn a_loss_reaches_the_holder_of_now_and_the_line_races_on() {
     assert!(next.fence() > fence && next.is_valid());
     drop(holder);
     // Whatever the lost one gave back was not the next one's.
-    tokio::time::sleep(ms(100)).await;
+    quiet(&keeper).await;
     assert!(next.is_valid() && exists(&server, "lock:a"));
     let token = token_of(&server, "lock:a");
     let after = pass(next, plain(&keeper).lease(ms(600)), &keeper).await;
@@ -422,7 +413,7 @@ async fn a_busy_keeper_lets_another_in() {
     let count = section.fences.lock().unwrap().len();
     section.assert_growing(count);
     assert_eq!(count, visited.load(Ordering::SeqCst) + 20);
-    nothing_left(&server, &busy).await;
+    nothing_left(&server, &busy, "at the end").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -474,11 +465,11 @@ async fn one_whose_runtime_stands_still_blocks_nobody() {
     let next = next.or_busy().unwrap();
     // Driven again, it waits like any other.
     let done = std::thread::spawn(move || runtime.block_on(parked).unwrap().or_busy().unwrap());
-    tokio::time::sleep(ms(50)).await;
+    in_line(&keeper, 1).await;
     drop(next.release().await.unwrap());
     until("it had its turn", SOON, async || done.is_finished()).await;
     drop(done.join().unwrap());
-    nothing_left(&server, &keeper).await;
+    nothing_left(&server, &keeper, "at the end").await;
 }
 
 /// L25: two wait for two keys, one gives up; both keys are used again, and nothing is left registered.
@@ -524,7 +515,7 @@ async fn a_lock_won_again_is_lost_to_the_one_before() {
     let after = pass(next, plain(&keeper), &keeper).await;
     assert_eq!(token_of(&server, "lock:a"), token, "the line knows its new tenure");
     drop((holder, after));
-    nothing_left(&server, &keeper).await;
+    nothing_left(&server, &keeper, "at the end").await;
 }
 
 /// A tenure that cannot be passed on is released, and the line is told by its own keeper: this store tells nobody.

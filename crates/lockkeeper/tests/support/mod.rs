@@ -5,6 +5,7 @@
 
 pub(crate) mod foreign;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,4 +100,20 @@ pub(crate) fn median(times: &[Duration]) -> Duration {
     let mut times = times.to_owned();
     times.sort_unstable();
     times[times.len() / 2]
+}
+
+/// No lock of ours on the server, and nothing held, waited for or being given back.
+pub(crate) async fn nothing_left(server: &RedisServer, keeper: &Keeper, when: impl Display) {
+    until(&format!("nothing is left {when}"), SOON, async || {
+        let health = keeper.health().await;
+        let keys = command(server, &["KEYS", "lock:[^~]*"]);
+        let work = health.held + health.waiting + health.degraded + health.giving_back;
+        keys.as_array().unwrap().is_empty() && work == 0
+    })
+    .await;
+}
+
+/// Whatever `keeper` gives back has been given back.
+pub(crate) async fn quiet(keeper: &Keeper) {
+    until("nothing is being given back", SOON, async || keeper.health().await.giving_back == 0).await;
 }
