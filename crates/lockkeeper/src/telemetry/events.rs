@@ -100,25 +100,22 @@ pub(crate) fn lost(of: Of<'_>, reason: &LossReason, held_for: Duration) {
 /// A release was answered or failed; a late one is a warning of its own, beside it.
 pub(crate) fn released(of: Of<'_>, outcome: Reason, held_for: Duration) {
     let word = if outcome == Reason::None { "released" } else { outcome.word() };
-    debug!(
-        target: TARGET,
-        message = table::RELEASED.name,
-        lock_key = %of.keys,
-        client_id = %of.token.holder(),
-        fence = of.fence.get(),
-        held_ms = millis(held_for),
-        outcome = word,
-    );
+    macro_rules! write_at {
+        ($level:ident, $event:expr) => {
+            $level!(
+                target: TARGET,
+                message = $event.name,
+                lock_key = %of.keys,
+                client_id = %of.token.holder(),
+                fence = of.fence.get(),
+                held_ms = millis(held_for),
+                outcome = word,
+            )
+        };
+    }
+    write_at!(debug, table::RELEASED);
     if outcome.is_late() {
-        warn!(
-            target: TARGET,
-            message = table::LATE_RELEASE.name,
-            lock_key = %of.keys,
-            client_id = %of.token.holder(),
-            fence = of.fence.get(),
-            held_ms = millis(held_for),
-            outcome = word,
-        );
+        write_at!(warn, table::LATE_RELEASE);
     }
 }
 

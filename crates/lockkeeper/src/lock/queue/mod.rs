@@ -174,15 +174,16 @@ impl Queue {
         }
     }
 
-    /// Starts a turn of this keeper with what the racer won, for the front of the line. False: nobody is there.
-    fn won(self: &Arc<Self>, tenure: &Arc<Tenure>, others_wait: bool, asked_for: &Arc<Place>) -> bool {
+    /// Starts a turn of this keeper with what the racer won, for the front of the line. Where nobody is there
+    /// any more, it is given back with its last handle.
+    fn won(self: &Arc<Self>, tenure: &Arc<Tenure>, others_wait: bool, asked_for: &Arc<Place>) {
         let now = tenure.inner.clock.uptime();
         let before = self.line.lock().start_turn(tenure, others_wait, now);
         if let Some(before) = before.filter(|before| !before.is_over()) {
             // The server gave the lock again, so what this keeper thought to have was gone.
             before.lose_as_absent();
         }
-        let Some(place) = self.line.lock().take_front(now) else { return false };
+        let Some(place) = self.line.lock().take_front(now) else { return };
         tenure.belongs_to(self);
         let is_theirs = Arc::ptr_eq(&place, asked_for) && place.lock.token.is_none();
         match is_theirs.then(|| tenure.first_holder(&place.lock)).flatten() {
@@ -192,7 +193,6 @@ impl Queue {
             }
             None => place.hand_over(tenure, now),
         }
-        true
     }
 
     /// The turn goes on under another tenure.

@@ -25,8 +25,8 @@ use crate::lock::builder::Lock;
 use crate::lock::degraded::is_away;
 use crate::telemetry;
 
-/// While the lock is passed on inside this process, it is asked so often whether others wait.
-pub(super) const ASK_EVERY: Duration = Duration::from_millis(5);
+/// While the lock is passed on inside this process, the server is asked so often whether others wait.
+const ASK_EVERY: Duration = Duration::from_millis(5);
 /// The longest time without a try, where the server tells of changes.
 const BACKSTOP: Duration = Duration::from_secs(1);
 /// Where it does not: the first pause; it doubles up to the backstop.
@@ -242,7 +242,6 @@ impl Racer {
                 self.pause = FIRST_PAUSE;
                 self.due = now;
                 self.is_noted = self.asked_for > 1;
-                // Where nobody stands any more, it is given back with its last handle.
                 self.queue.won(&tenure, others_wait, asked_for);
             }
             Ok((Tried::Busy(busy), others_wait)) => {
