@@ -11,9 +11,11 @@
 pub mod decision;
 pub mod error;
 pub mod key;
+pub mod limit;
 pub mod lock;
 pub mod memory;
 pub mod time;
+mod url_safe;
 
 pub use decision::{Answer, Apply, Decision, State, TooLate, Verdict, WrongType, decide_within};
 pub use error::{Error, ErrorKind, Refusal};
