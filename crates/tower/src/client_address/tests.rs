@@ -241,6 +241,9 @@ fn forwarded_is_understood_in_all_its_forms() {
         ("for=192.0.2.1;host=\"a\\\",for=6.6.6.6;\"", "192.0.2.1"),
         ("for=192.0.2.1;host=\"a;for=6.6.6.6\"", "192.0.2.1"),
         ("for=192.0.2.1;host=\"a\\\\\"", "192.0.2.1"),
+        ("for=192.0.2.1;host=\"a,\\\\\"", "192.0.2.1"),
+        ("for=192.0.2.1;host=\"\\\",for=6.6.6.6,\\\"\"", "192.0.2.1"),
+        ("host=\"a\\\";for=6.6.6.6;\\\"\";for=192.0.2.1", "192.0.2.1"),
         ("for=6.6.6.6;host=\"open, for=192.0.2.1", "192.0.2.1"),
         ("for=\"6.6.6.6, for=192.0.2.1;host=\"x\"", "192.0.2.1"),
     ];
@@ -260,6 +263,12 @@ fn forwarded_is_understood_in_all_its_forms() {
     for value in no_address {
         assert_eq!(found(&by, &lines("forwarded", [value])), PEER, "{value}");
     }
+}
+
+#[test]
+fn quotes_mean_nothing_in_x_forwarded_for() {
+    assert_eq!(found(&hops(3), &xff("3.3.3.3, 2.2.2.2\", 1.1.1.1")), "3.3.3.3");
+    assert_eq!(found(&hops(2), &xff("3.3.3.3, \"2.2.2.2, 1.1.1.1\"")), PEER);
 }
 
 #[test]

@@ -162,6 +162,7 @@ fn many_parts_are_bounded_and_still_differ() {
     let long = "x".repeat(MAX_VALUE_BYTES);
     let two = of("ab", &long).and("abc", &long).unwrap();
     assert!(is_digest(two.to_string().strip_prefix('@').unwrap()), "{two}");
+    assert_ne!(two, of("ab", &long).and("abd", &long).unwrap());
     assert_eq!(two.and("c", "1").unwrap().to_string(), format!("{two}@c:1"));
     let fits = of("ab", &long).and("ab", &long).unwrap();
     assert_eq!(fits.to_string(), format!("@ab:{long}@ab:{long}"));
