@@ -17,7 +17,7 @@ pub mod memory;
 pub mod time;
 mod url_safe;
 
-pub use decision::{Answer, Apply, Decision, State, TooLate, Verdict, WrongType, decide_within};
+pub use decision::{Answer, Apply, Decision, InTime, State, TooLate, WrongType, decide_within};
 pub use error::{Error, ErrorKind, Refusal};
 pub use key::{Key, Keys, Prefix};
 pub use memory::MemoryStore;
