@@ -173,6 +173,16 @@ impl MemoryStore {
         });
     }
 
+    /// How many limits are kept, expired ones perhaps included.
+    pub fn limits_len(&self) -> usize {
+        self.tables.lock().limits.cells.len()
+    }
+
+    /// This limit is kept.
+    pub fn has_limit(&self, key: &Key) -> bool {
+        self.tables.lock().limits.cells.contains_key(key)
+    }
+
     /// How many keys are kept, expired ones not counted.
     pub fn len(&self) -> usize {
         let now = self.clock.wall();
