@@ -115,7 +115,8 @@ fn log(content: &[u8]) -> Option<Stored> {
     let words: Vec<&str> = std::str::from_utf8(content).ok()?.split(' ').collect();
     let is_number = |member: &str| member.len() == 16 && member.bytes().all(|byte| byte.is_ascii_digit());
     let members: Vec<&str> = words.iter().step_by(2).copied().collect();
-    let is_ours = members.iter().all(|member| is_number(member)) && members.is_sorted_by(|one, next| one < next);
+    let is_ours =
+        members.iter().all(|member| is_number(member)) && members.is_sorted_by(|one, next| one < next);
     let times: Option<_> = words.iter().skip(1).step_by(2).map(|time| time.parse().ok()).collect();
     times.filter(|_| is_ours).map(Stored::Log)
 }

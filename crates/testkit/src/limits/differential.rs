@@ -137,17 +137,25 @@ fn plants() -> impl Strategy<Value = Plant> {
     let ttl = || prop::option::of(prop_oneof![0u64..3, 1u64..20_000]);
     // Near the times of histories, and anywhere.
     let near = || (-30_000_000i64..30_000_000).prop_map(|us| BEGIN.as_micros().saturating_add_signed(us));
-    let number = move || {
-        prop_oneof![6 => 0u64..12, 4 => near(), 1 => 0u64..1 << 53, 1 => (1u64 << 53) - 2..(1 << 53) + 3, 1 => large()]
-    };
+    let number = move || prop_oneof![6 => 0u64..12, 4 => near(), 1 => 0u64..1 << 53, 1 => (1u64 << 53) - 2..(1 << 53) + 3, 1 => large()];
     let state = prop::collection::vec(number(), 1..4)
         .prop_map(|numbers| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(":").into_bytes());
     let begun = (near(), number(), 0u64..12, 1usize..4).prop_map(|(start, one, two, many)| {
         let parts = [start.to_string(), one.to_string(), two.to_string()];
         parts[..many].join(":").into_bytes()
     });
-    let odd = prop::sample::select(vec!["", ":", "1e15", "-5", "5:", "0000000000000000005:1", "1.5:2", " 1:2", "1:2\n"])
-        .prop_map(|text| text.as_bytes().to_vec());
+    let odd = prop::sample::select(vec![
+        "",
+        ":",
+        "1e15",
+        "-5",
+        "5:",
+        "0000000000000000005:1",
+        "1.5:2",
+        " 1:2",
+        "1:2\n",
+    ])
+    .prop_map(|text| text.as_bytes().to_vec());
     let garbage = prop::collection::vec(any::<u8>(), 0..40);
     let text = prop_oneof![2 => state, 3 => begun, 1 => odd, 1 => garbage];
     let time = prop_oneof![6 => near(), 1 => 0u64..(1 << 53) - 1];
