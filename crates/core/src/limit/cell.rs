@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn what_no_script_writes_is_not_ours() {
-        let strange = ["", ":", "x", "+1", "-1", "1e9", " 1", "1.5", "1:", ":1", "1::1", "1\n", "0x1", "\u{661}"];
+        let strange =
+            ["", ":", "x", "+1", "-1", "1e9", " 1", "1.5", "1:", ":1", "1::1", "1\n", "0x1", "\u{661}"];
         let large = ["9007199254740992", "9007199254740993", "00000000000000001", "99999999999999999999"];
         for text in strange.into_iter().chain(large) {
             for algorithm in [BUCKET, WINDOW, COUNTER, LOG] {
@@ -138,9 +139,14 @@ mod tests {
                 assert_eq!(Stored::parse(algorithm, text.as_bytes()), None, "{text:?} {algorithm:?}");
             }
         }
-        for (algorithm, text) in
-            [(BUCKET, "1:2:3"), (WINDOW, "1"), (WINDOW, "1:2:3"), (COUNTER, "1:2"), (COUNTER, "1:2:3:4"), (LOG, "1")]
-        {
+        for (algorithm, text) in [
+            (BUCKET, "1:2:3"),
+            (WINDOW, "1"),
+            (WINDOW, "1:2:3"),
+            (COUNTER, "1:2"),
+            (COUNTER, "1:2:3:4"),
+            (LOG, "1"),
+        ] {
             assert_eq!(Stored::parse(algorithm, text.as_bytes()), None, "{text} {algorithm:?}");
         }
     }

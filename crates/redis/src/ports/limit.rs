@@ -5,8 +5,8 @@ use std::iter;
 
 use lockkeeper_core::Timestamp;
 use lockkeeper_core::limit::{
-    Algorithm, Ask, Bucket, Check, CheckReply, Checked, Level, MAX_COUNT, Peek, Quota, Refund, Refunded, Reset,
-    Stored, Times, WindowStart,
+    Algorithm, Ask, Bucket, Check, CheckReply, Checked, Level, MAX_COUNT, Peek, Quota, Refund, Refunded,
+    Reset, Stored, Times, WindowStart,
 };
 use redis::{Cmd, Value};
 
@@ -184,7 +184,9 @@ impl Run {
 fn levels(quotas: &[Quota], fields: Fields, at: Timestamp) -> Result<Vec<Level>, Malformed> {
     let levels: Result<Vec<Level>, Malformed> =
         iter::zip(quotas, fields.rest()).map(|(quota, kept)| level(*quota, kept, at)).collect();
-    levels.and_then(|levels| if levels.len() == quotas.len() { Ok(levels) } else { Err(Malformed("too short")) })
+    levels.and_then(
+        |levels| if levels.len() == quotas.len() { Ok(levels) } else { Err(Malformed("too short")) },
+    )
 }
 
 fn level(quota: Quota, kept: Value, at: Timestamp) -> Result<Level, Malformed> {

@@ -137,7 +137,12 @@ impl Port for ForceRelease {
         fence_bounds(command);
     }
 
-    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<ForceReleaseReply, Malformed> {
+    fn read(
+        &self,
+        _at: Timestamp,
+        status: &[u8],
+        mut fields: Fields,
+    ) -> Result<ForceReleaseReply, Malformed> {
         match status {
             b"released" => fields.fence().map(ForceReleaseReply::Released),
             b"free" => Ok(ForceReleaseReply::Free),
