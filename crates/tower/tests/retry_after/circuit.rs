@@ -1,7 +1,7 @@
 //! A server that refuses much gets less; one that is only slow does not.
 
 use http::Method;
-use lockkeeper_tower::retry_after::{CircuitPolicy, RetryPolicy, ShedReason};
+use lockkeeper_tower::retry_after::{BudgetPolicy, CircuitPolicy, RetryPolicy, ShedReason};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -89,23 +89,32 @@ async fn calls_that_are_dropped_say_nothing() {
     for _ in 0..100 {
         assert!(timeout(ms(10), get(&client)).await.is_err());
     }
-    server.now_answers(status(200));
-    assert_eq!(shed_of(&client, 50).await, 0);
-    // Nor do they count as accepted: ten failures after a hundred of them are all there is.
     server.now_answers(down());
-    let strict = CircuitPolicy::default().min_requests(60);
-    assert_eq!(shed_of(&super::support::client(&server, once().circuit(strict)), 59).await, 0);
+    assert!(shed_of(&client, 40).await > 15, "they do not count as accepted, nor as failed before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_shed_counts_as_a_request() {
+    let server = Server::always([], down());
+    let (client, counts) = counted(&server, once().circuit(CircuitPolicy::default().max_shed(1.0)));
+    shed_of(&client, 1_000).await;
+    // The n-th request goes out with a chance of 1 in n, which makes 10 and then ln(1000/10) of them.
+    assert!((11..=25).contains(&counts().attempts), "{:?}", counts());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_that_is_shed_passes_its_refusal_on() {
-    let server = Server::always([], status(503));
-    let (client, counts) =
-        counted(&server, policy().circuit(CircuitPolicy::default().min_requests(1).max_shed(1.0)));
-    let mut passed_on = 0;
-    for _ in 0..50 {
-        passed_on += usize::from(get(&client).await.is_ok_and(|answer| answer.status() == 503));
+    let server = Server::always([], status(503).takes(secs(5)));
+    let rich = BudgetPolicy::default().per_second(1_000).max_saved(1_000_000);
+    let (client, counts) = counted(&server, policy().budget(rich));
+    let mut calls = JoinSet::new();
+    for _ in 0..200 {
+        let client = client.clone();
+        calls.spawn(async move { get(&client).await.unwrap().status().as_u16() });
     }
-    assert!(passed_on > 0 && counts().shed >= 45, "{passed_on} {:?}", counts());
-    assert!(counts().attempts < 30, "{:?}", counts());
+    assert_eq!(calls.join_all().await, vec![503; 200]);
+    // Nothing is known when they are sent. From the hundredth refusal on, more and more retries are shed.
+    let counts = counts();
+    assert_eq!((counts.attempts - counts.retries, counts.budget_exhausted), (200, 0));
+    assert!(counts.shed > 50 && counts.retries < 400, "{counts:?}");
 }
