@@ -53,9 +53,9 @@ impl CircuitPolicy {
         Self { min_requests: requests, ..self }
     }
 
-    /// The largest share that is shed: 0 to 1, default 0.9. One request in ten still goes out, so that the end of an
-    /// outage is seen within about a window. With 1, the formula alone decides: after an outage under 1,000 requests
-    /// per second that takes a quarter of an hour.
+    /// The largest share that is shed: 0 to 1, default 0.9. One request in ten still goes out, so that everything is sent
+    /// again two windows after the end of an outage. With 1, the formula alone decides: at 1,000 requests per second
+    /// that takes 17 minutes (simulated).
     #[must_use]
     pub fn max_shed(self, share: f64) -> Self {
         Self { max_shed: share, ..self }

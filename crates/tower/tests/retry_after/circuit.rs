@@ -51,8 +51,8 @@ async fn the_end_of_an_outage_is_seen() {
     let client = client(&server, once());
     assert!(shed_of(&client, 2_000).await > 1_500);
     server.now_answers(status(200));
-    shed_of(&client, 3_600).await;
-    assert_eq!(shed_of(&client, 100).await, 0, "after three windows of 2 min");
+    shed_of(&client, 2_400).await;
+    assert_eq!(shed_of(&client, 100).await, 0, "after two windows of 2 min");
 }
 
 #[tokio::test(start_paused = true)]
