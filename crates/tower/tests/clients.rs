@@ -1,5 +1,6 @@
 //! Real clients against a real server, in real time: whoever comes back earlier than told is caught there. Nothing is
-//! said of how much later they come, so a slow machine does not matter. Takes about three seconds.
+//! said of how much later they come, so a slow machine does not matter. Takes about four
+//! seconds.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
@@ -53,8 +54,8 @@ async fn answer(State(log): State<Log>, method: Method, uri: Uri) -> Response<Bo
     log.not_before.insert(path, now + TOLD);
     let refusal = Response::builder();
     let refusal = if method == Method::POST {
-        log.nothing_before = Some(now + TOLD);
-        refusal.status(StatusCode::SERVICE_UNAVAILABLE).header("ratelimit", r#""all";r=0;t=1"#)
+        log.nothing_before = Some(now + 2 * TOLD);
+        refusal.status(StatusCode::SERVICE_UNAVAILABLE).header("ratelimit", r#""all";r=0;t=2"#)
     } else {
         refusal.status(StatusCode::TOO_MANY_REQUESTS).header("retry-after", "1")
     };
@@ -113,7 +114,8 @@ async fn hyper_comes_back_no_earlier_than_told() {
     };
     check(layer.layer(client), request, |answer: &Response<_>| answer.status().as_u16()).await;
     let counts = layer.statistics().read();
-    assert_eq!((counts.retries, counts.held_back, counts.shed), (CALLS as u64, CALLS as u64, 0));
+    assert!(counts.held_back >= CALLS as u64, "{counts:?}");
+    assert_eq!((counts.retries, counts.shed), (CALLS as u64, 0));
 }
 
 #[cfg(feature = "reqwest")]
@@ -124,5 +126,6 @@ async fn reqwest_comes_back_no_earlier_than_told() {
     let request = |method, uri: String| reqwest::Request::new(method, uri.parse().unwrap());
     check(layer.layer(client), request, |answer: &reqwest::Response| answer.status().as_u16()).await;
     let counts = layer.statistics().read();
-    assert_eq!((counts.retries, counts.held_back, counts.shed), (CALLS as u64, CALLS as u64, 0));
+    assert!(counts.held_back >= CALLS as u64, "{counts:?}");
+    assert_eq!((counts.retries, counts.shed), (CALLS as u64, 0));
 }

@@ -19,13 +19,18 @@ pub(crate) struct Waits {
 impl Waits {
     /// From the hint upwards, never below it.
     pub(crate) fn after_hint(&self, told: Duration, rng: &mut impl Rng) -> Duration {
-        told.max(self.min_wait).saturating_add(self.spread(told, rng))
+        let spread = between(Duration::ZERO, self.widest_spread(told), rng);
+        told.max(self.min_wait).saturating_add(spread)
     }
 
-    /// What comes on top of a wait of `told`, so that those who were told the same do not come together.
-    pub(crate) fn spread(&self, told: Duration, rng: &mut impl Rng) -> Duration {
-        let wait = told.max(self.min_wait);
-        between(Duration::ZERO, wait.mul_f64(self.jitter).max(self.min_jitter), rng)
+    /// The most that comes on top of a wait of `told`, so that those who were told the same do not come together.
+    fn widest_spread(&self, told: Duration) -> Duration {
+        told.max(self.min_wait).mul_f64(self.jitter).max(self.min_jitter)
+    }
+
+    /// What comes on top for one who joins those who wait for the end of a hold, and has `room` for it.
+    pub(crate) fn after_hold(&self, told: Duration, room: Duration, rng: &mut impl Rng) -> Duration {
+        between(Duration::ZERO, self.widest_spread(told).min(room), rng)
     }
 
     /// Anything up to `base × 2^retry`, or the cap. The first retry is number zero.

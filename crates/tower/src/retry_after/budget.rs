@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::policy::{BadPolicy, within};
+use super::bad_policy::{BadPolicy, within};
 
 /// For so long the minimum per second is saved while nothing happens.
 const RESERVE_SECONDS: u64 = 10;

@@ -10,7 +10,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::policy::{BadPolicy, within};
+use super::bad_policy::{BadPolicy, within};
 
 /// The window consists of so many buckets, and one more that is being filled: it is never shorter than stated.
 const BUCKETS: u64 = 24;

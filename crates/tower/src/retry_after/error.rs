@@ -1,31 +1,20 @@
 //! How a call ends without an answer.
 
+use std::error::Error;
 use std::time::Duration;
 
-/// Why there is no answer. A refusal *is* an answer, and no error.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError<E> {
-    /// The client below failed, after the retries that were allowed. What the last attempt did is as unknown as the
-    /// client below says.
-    #[error(transparent)]
-    Transport(E),
-    /// This attempt was not sent. An earlier one of the same call may have been, and was then refused or failed.
-    #[error(transparent)]
-    Shed(#[from] Shed),
-}
+/// What a call fails with: the error of the client below, as it came, or [`Shed`].
+///
+/// ```
+/// use lockkeeper_tower::retry_after::{BoxError, Shed};
+///
+/// fn was_sent(error: &BoxError) -> bool {
+///     error.downcast_ref::<Shed>().is_none()
+/// }
+/// ```
+pub type BoxError = Box<dyn Error + Send + Sync>;
 
-impl<E> ClientError<E> {
-    /// The request was kept from being sent.
-    pub fn shed(&self) -> Option<&Shed> {
-        match self {
-            Self::Shed(shed) => Some(shed),
-            Self::Transport(_) => None,
-        }
-    }
-}
-
-/// A request that was not sent.
+/// A request that was not sent. An earlier attempt of the same call may have been, and was then refused or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not sent: {reason}")]
 #[non_exhaustive]
@@ -46,6 +35,9 @@ pub enum ShedReason {
     /// The origin said when to come back, and that is later than this request may wait.
     #[error("the server wants no requests for longer than this one may wait")]
     HeldBack,
+    /// The client below was not ready in time.
+    #[error("the client was not ready in time")]
+    NotReady,
     /// As many requests as allowed wait for the origin already.
     #[error("too many requests wait for the server already")]
     TooManyHeldBack,

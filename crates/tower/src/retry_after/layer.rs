@@ -10,10 +10,11 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
 use tower_layer::Layer;
 
+use super::bad_policy::BadPolicy;
 use super::budget::Budget;
 use super::message::Cloned;
 use super::origins::Origins;
-use super::policy::{BadPolicy, RetryPolicy};
+use super::policy::RetryPolicy;
 use super::service::RetryAfter;
 use super::statistics::Statistics;
 

@@ -11,7 +11,7 @@
 //! use tower::{Layer, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn main() -> Result<(), lockkeeper_tower::retry_after::BoxError> {
 //! // A server that refuses the first request. `hyper_util::client::legacy::Client` goes in the same place.
 //! static ASKED: AtomicU32 = AtomicU32::new(0);
 //! let server = service_fn(|_: Request<String>| async {
@@ -56,13 +56,13 @@
 //! **Back-off** has full jitter: anything from zero to 100 ms, 200 ms, 400 ms, and so on to 10 s.
 //!
 //! **Others wait too.** After a hint, all requests to the same scheme, host and port wait, each with its own jitter. A
-//! request that would wait too long ends at once with [`ClientError::Shed`], and is not sent. This needs one layer whose
+//! request that would wait too long ends at once with the error [`Shed`], and is not sent. This needs one layer whose
 //! clones are used everywhere; every new layer knows nothing.
 //!
 //! **The budget** ([`BudgetPolicy`]) keeps retries to a fifth of the requests and one per second.
 //!
 //! **The circuit** ([`CircuitPolicy`]) sends less to an origin that accepted less than half of the requests of the last
-//! two minutes. What it sheds ends with [`ClientError::Shed`]: an error, because no server said that.
+//! two minutes. What it sheds ends with [`Shed`] too: an error and no made-up 503, because no server said that.
 //!
 //! Every number is a setting of [`RetryPolicy`].
 //!
@@ -73,7 +73,7 @@
 //! - While it waits it keeps a copy of the request and no connection.
 //! - It needs tokio's timer, and is used within a tokio runtime.
 //!
-//! **Errors** are those of the client below, in [`ClientError::Transport`]. **Cancel safety:** a call that is dropped sends
+//! **Errors** are boxed, as everywhere in tower: those of the client below as they came, and [`Shed`]. **Cancel safety:** a call that is dropped sends
 //! nothing more; what an attempt under way did is unknown. **Redis:** none.
 //!
 //! # With `reqwest`
@@ -86,7 +86,7 @@
 //! use lockkeeper_tower::RetryAfterLayer;
 //! use tower::{Layer, ServiceExt};
 //!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example() -> Result<(), lockkeeper_tower::retry_after::BoxError> {
 //! let client = RetryAfterLayer::default().layer(reqwest::Client::new());
 //! let request = reqwest::Request::new(reqwest::Method::GET, "http://example.com/".parse()?);
 //! println!("{}", client.oneshot(request).await?.text().await?);
@@ -100,6 +100,7 @@
 //! [`RetryAfterLayer::clone_request_with`].
 
 mod backoff;
+mod bad_policy;
 mod budget;
 mod call;
 mod circuit;
@@ -116,12 +117,13 @@ mod policy;
 mod service;
 mod statistics;
 
+pub use bad_policy::BadPolicy;
 pub use budget::BudgetPolicy;
 pub use circuit::CircuitPolicy;
-pub use error::{ClientError, Shed, ShedReason};
+pub use error::{BoxError, Shed, ShedReason};
 pub use future::ResponseFuture;
 pub use layer::RetryAfterLayer;
 pub use message::{Answered, CloneRequest, Cloned, Origin, Retryable};
-pub use policy::{BadPolicy, RetryPolicy};
+pub use policy::RetryPolicy;
 pub use service::RetryAfter;
 pub use statistics::{Counts, Statistics};

@@ -1,14 +1,15 @@
 //! Everything about a client's retries that can be set, with its unit, its bounds and its default.
 
-use std::fmt;
-use std::ops::RangeInclusive;
+use std::error::Error;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 
 use super::backoff::Waits;
+use super::bad_policy::{BadPolicy, within};
 use super::budget::BudgetPolicy;
 use super::circuit::CircuitPolicy;
+use super::error::Shed;
 
 const MAX_ATTEMPTS: u32 = 100;
 const MAX_ORIGINS: usize = 1_000_000;
@@ -31,6 +32,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub struct RetryPolicy {
     pub(crate) statuses: Vec<StatusCode>,
     pub(crate) idempotent: Vec<Method>,
+    pub(crate) may_pass: fn(&(dyn Error + 'static)) -> bool,
     pub(crate) max_attempts: u32,
     pub(crate) max_wait: Duration,
     pub(crate) max_elapsed: Duration,
@@ -49,6 +51,7 @@ impl Default for RetryPolicy {
         Self {
             statuses: vec![StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE],
             idempotent: vec![Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::OPTIONS],
+            may_pass: |error| !error.is::<Shed>(),
             max_attempts: 4,
             max_wait: Duration::from_secs(60),
             max_elapsed: Duration::from_secs(120),
@@ -85,6 +88,18 @@ impl RetryPolicy {
         Self { idempotent: methods.into_iter().collect(), ..self }
     }
 
+    /// Which errors of the client below may be gone the next time. Default all but [`Shed`]. Others are passed on at once,
+    /// and the circuit takes their attempt as not made.
+    ///
+    /// ```
+    /// # use lockkeeper_tower::retry_after::RetryPolicy;
+    /// let policy = RetryPolicy::default().errors_that_may_pass(|error| error.is::<std::io::Error>());
+    /// ```
+    #[must_use]
+    pub fn errors_that_may_pass(self, may_pass: fn(&(dyn Error + 'static)) -> bool) -> Self {
+        Self { may_pass, ..self }
+    }
+
     /// How often a request is sent at most, the first time included: 1 to 100, default 4.
     #[must_use]
     pub fn max_attempts(self, attempts: u32) -> Self {
@@ -99,7 +114,7 @@ impl RetryPolicy {
     }
 
     /// The longest time from the call to the start of its last attempt: 1 ms to 24 h, default 2 min. A wait that would
-    /// end later is not begun. An attempt under way is not cut off: put a time-out *below* this layer, so that the
+    /// end later is not begun, and the client below must be ready by then. An attempt under way is not cut off: put a time-out *below* this layer, so that the
     /// circuit sees it.
     #[must_use]
     pub fn max_elapsed(self, elapsed: Duration) -> Self {
@@ -206,28 +221,6 @@ impl RetryPolicy {
         self.budget.check()?;
         self.circuit.as_ref().map_or(Ok(()), CircuitPolicy::check)
     }
-}
-
-/// A setting is outside its bounds.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name}: {value} is not within {bounds}")]
-pub struct BadPolicy {
-    name: &'static str,
-    value: String,
-    bounds: String,
-}
-
-/// Not a number is within nothing.
-pub(crate) fn within<T: PartialOrd + Copy + fmt::Debug>(
-    name: &'static str,
-    value: T,
-    bounds: RangeInclusive<T>,
-) -> Result<(), BadPolicy> {
-    if bounds.contains(&value) {
-        return Ok(());
-    }
-    let bounds = format!("{:?} and {:?}", bounds.start(), bounds.end());
-    Err(BadPolicy { name, value: format!("{value:?}"), bounds })
 }
 
 #[cfg(test)]

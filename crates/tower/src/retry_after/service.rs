@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use super::call::Call;
-use super::error::ClientError;
+use super::error::BoxError;
 use super::future::ResponseFuture;
 use super::layer::Shared;
 use super::message::{Answered, CloneRequest, Cloned, Retryable};
@@ -42,11 +42,11 @@ where
     S: Service<R> + Clone + Send + 'static,
     S::Future: Send,
     S::Response: Answered + Send + 'static,
-    S::Error: Send + 'static,
+    S::Error: Into<BoxError>,
 {
     type Response = S::Response;
-    type Error = ClientError<S::Error>;
-    type Future = ResponseFuture<S::Response, S::Error>;
+    type Error = BoxError;
+    type Future = ResponseFuture<S::Response>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))

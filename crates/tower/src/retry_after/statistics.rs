@@ -19,7 +19,7 @@ pub struct Counts {
     pub retries: u64,
     /// Requests and retries that were not sent: the circuit shed them, or their origin is held back for too long.
     pub shed: u64,
-    /// Requests that waited because their origin was held back.
+    /// How often a request waited because its origin was held back.
     pub held_back: u64,
     /// Retries that did not happen because the budget was used up.
     pub budget_exhausted: u64,

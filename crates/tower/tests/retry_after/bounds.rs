@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use lockkeeper_tower::retry_after::BudgetPolicy;
+use lockkeeper_tower::retry_after::{BudgetPolicy, ShedReason};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::support::{Server, client, code, counted, down, get, policy, secs, status, told};
+use super::support::{
+    Server, assert_within, client, code, counted, down, get, policy, secs, shed, status, told,
+};
 
 #[tokio::test(start_paused = true)]
 async fn attempts_are_bounded() {
@@ -68,6 +70,16 @@ async fn a_call_that_is_dropped_while_it_waits_sends_nothing_more() {
     server.now_answers(status(200));
     assert_eq!(code(&get(&client).await), 200);
     assert_eq!((counts().held_back, counts().shed), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_get_ready_is_given_up() {
+    let server = Server::new([]).ready_after(secs(600));
+    let (client, counts) = counted(&server, policy().max_elapsed(secs(5)));
+    let start = Instant::now();
+    assert_eq!(shed(&get(&client).await).unwrap().reason, ShedReason::NotReady);
+    assert_within(start.elapsed(), secs(5), secs(5));
+    assert_eq!((counts().attempts, counts().shed), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]

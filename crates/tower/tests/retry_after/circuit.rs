@@ -5,15 +5,16 @@ use lockkeeper_tower::retry_after::{BudgetPolicy, CircuitPolicy, RetryPolicy, Sh
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::support::{Client, Outcome, Server, client, counted, down, get, ms, policy, secs, send, status};
+use super::support::{
+    Client, Outcome, Server, client, counted, down, get, ms, policy, secs, send, shed, status,
+};
 
 fn once() -> RetryPolicy {
     policy().max_attempts(1)
 }
 
 fn is_shed(outcome: &Outcome) -> bool {
-    let shed = outcome.as_ref().err().and_then(|error| error.shed());
-    shed.is_some_and(|shed| shed.reason == ShedReason::Overload)
+    shed(outcome).is_some_and(|shed| shed.reason == ShedReason::Overload)
 }
 
 /// How many of so many requests, 100 ms apart, are shed.

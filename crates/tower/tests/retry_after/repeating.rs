@@ -2,10 +2,10 @@
 
 use http::{Method, Request, StatusCode};
 use lockkeeper_tower::RetryAfterLayer;
-use lockkeeper_tower::retry_after::ClientError;
+use tower::timeout::Timeout;
 use tower::{Layer, ServiceExt};
 
-use super::support::{Answer, Down, Server, URI, client, code, down, get, policy, send, status, told};
+use super::support::{Answer, Down, Server, URI, client, code, down, get, policy, secs, send, status, told};
 
 /// How often a request with this method is sent when the first answer is this one.
 async fn sent(method: Method, first: Answer) -> usize {
@@ -69,6 +69,30 @@ async fn a_request_that_cannot_be_copied_is_sent_once() {
 async fn the_last_failure_is_passed_on() {
     let server = Server::always([], down());
     let outcome = get(&client(&server, policy())).await;
-    assert!(matches!(outcome, Err(ClientError::Transport(Down))), "{outcome:?}");
+    assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&Down), "as it came");
     assert_eq!(server.arrivals().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_that_will_not_pass_are_passed_on_at_once() {
+    let server = Server::always([], down());
+    let client = client(&server, policy().errors_that_may_pass(|error| !error.is::<Down>()));
+    for _ in 0..50 {
+        assert_eq!(
+            get(&client).await.unwrap_err().downcast_ref(),
+            Some(&Down),
+            "and the circuit ignores them"
+        );
+    }
+    assert_eq!(server.arrivals().len(), 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_between_other_layers() {
+    let server = Server::always([], status(200).takes(secs(60)));
+    let timed = Timeout::new(server.clone(), secs(1));
+    let client = Timeout::new(RetryAfterLayer::default().layer(timed), secs(30));
+    let outcome = client.oneshot(Request::get(URI).body(()).unwrap()).await;
+    assert!(outcome.unwrap_err().is::<tower::timeout::error::Elapsed>());
+    assert_eq!(server.arrivals().len(), 4, "each attempt has its own time");
 }

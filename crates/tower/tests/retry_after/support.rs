@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use lockkeeper_tower::RetryAfterLayer;
-use lockkeeper_tower::retry_after::{ClientError, Counts, RetryAfter, RetryPolicy};
+use lockkeeper_tower::retry_after::{BoxError, Counts, RetryAfter, RetryPolicy, Shed};
 use tokio::time::{Instant, Sleep, sleep};
 use tower::{Layer, Service, ServiceExt};
 
 pub(crate) const URI: &str = "http://example.com/a";
 
 pub(crate) type Client = RetryAfter<Server>;
-pub(crate) type Outcome = Result<Response<()>, ClientError<Down>>;
+pub(crate) type Outcome = Result<Response<()>, BoxError>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("connection refused")]
@@ -160,6 +160,10 @@ pub(crate) async fn get(client: &Client) -> Outcome {
 
 pub(crate) fn code(outcome: &Outcome) -> u16 {
     outcome.as_ref().unwrap().status().as_u16()
+}
+
+pub(crate) fn shed(outcome: &Outcome) -> Option<Shed> {
+    outcome.as_ref().err()?.downcast_ref().copied()
 }
 
 pub(crate) fn ms(ms: u64) -> Duration {
