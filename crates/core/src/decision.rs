@@ -9,6 +9,9 @@ use crate::time::Timestamp;
 
 /// What a store keeps under one key for one kind of decision. `Default` is "nothing there".
 pub trait State: Default + Clone + Send + 'static {
+    /// What it is, for messages about what is none.
+    const NOUN: &'static str;
+
     /// Forgets what has expired by `now`, exactly as a server would.
     fn expire(&mut self, now: Timestamp);
 
@@ -56,7 +59,7 @@ pub fn decide_within<D: Decision>(
     decision: &D,
     cells: &mut [D::State],
     now: Timestamp,
-) -> Result<Verdict<D::Reply>, WrongType> {
+) -> Result<InTime<D::Reply>, WrongType> {
     if decision.not_after().is_some_and(|limit| now > limit) {
         return Ok(Err(TooLate));
     }
@@ -64,8 +67,8 @@ pub fn decide_within<D: Decision>(
     decision.decide(cells, now).map(Ok)
 }
 
-/// A reply, or "too late".
-pub type Verdict<R> = Result<R, TooLate>;
+/// A reply in time, or "too late".
+pub type InTime<R> = Result<R, TooLate>;
 
 /// The decision's "not after" has passed: a definite *not applied*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +121,11 @@ pub trait Apply<D: Decision>: Send + Sync {
 
 impl WrongType {
     /// As an error that names the key.
-    pub fn into_error(self, operation: &'static str, keys: &Keys) -> Error {
-        let what = if self.side { "its fence key does not hold a fence of ours" } else { "it is not a lock" };
-        Error::new(ErrorKind::WrongType, operation, what).with_key(keys.at(self.index))
+    pub fn into_error<D: Decision>(self, keys: &Keys) -> Error {
+        let what = match self.side {
+            true => "its fence key does not hold a fence of ours".to_owned(),
+            false => format!("it is not {}", D::State::NOUN),
+        };
+        Error::new(ErrorKind::WrongType, D::NAME, what).with_key(keys.at(self.index))
     }
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::decision::{Answer, Apply, Decision, State, decide_within};
 use crate::error::{Error, ErrorKind};
 use crate::key::{Key, Keys};
+use crate::limit::LimitCell;
 use crate::lock::LockCell;
 use crate::time::{Clock, Timestamp};
 
@@ -26,6 +27,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 pub struct Tables {
     locks: Table<LockCell>,
+    limits: Table<LimitCell>,
 }
 
 /// The keys of one kind.
@@ -44,6 +46,12 @@ pub trait InMemory: State {
 impl InMemory for LockCell {
     fn table(tables: &mut Tables) -> &mut Table<Self> {
         &mut tables.locks
+    }
+}
+
+impl InMemory for LimitCell {
+    fn table(tables: &mut Tables) -> &mut Table<Self> {
+        &mut tables.limits
     }
 }
 
@@ -132,7 +140,7 @@ impl MemoryStore {
         match verdict {
             Ok(Ok(reply)) => Ok(Answer { reply, at: now, sent: 1 }),
             Ok(Err(_too_late)) => Err(Error::new(ErrorKind::TooLate, D::NAME, "").with_key(at)),
-            Err(wrong) => Err(wrong.into_error(D::NAME, at)),
+            Err(wrong) => Err(wrong.into_error::<D>(at)),
         }
     }
 
@@ -156,13 +164,23 @@ impl MemoryStore {
     }
 
     /// Changes a cell behind everybody's back, as a foreign client would. For tests of what others may leave behind.
-    pub fn tamper(&self, key: &Key, change: impl FnOnce(&mut LockCell)) {
+    pub fn tamper<S: InMemory>(&self, key: &Key, change: impl FnOnce(&mut S)) {
         let now = self.clock.wall();
         let at = Keys::from(key.clone());
-        self.tables.lock().locks.with_cells(&at, now, |cells| {
+        S::table(&mut self.tables.lock()).with_cells(&at, now, |cells| {
             cells[0].expire(now);
             change(&mut cells[0]);
         });
+    }
+
+    /// How many limits are kept, expired ones perhaps included.
+    pub fn limits_len(&self) -> usize {
+        self.tables.lock().limits.cells.len()
+    }
+
+    /// This limit is kept.
+    pub fn has_limit(&self, key: &Key) -> bool {
+        self.tables.lock().limits.cells.contains_key(key)
     }
 
     /// How many keys are kept, expired ones not counted.
@@ -170,7 +188,8 @@ impl MemoryStore {
         let now = self.clock.wall();
         let mut tables = self.tables.lock();
         tables.locks.sweep(now);
-        tables.locks.cells.len()
+        tables.limits.sweep(now);
+        tables.locks.cells.len() + tables.limits.cells.len()
     }
 
     /// Nothing is kept.
