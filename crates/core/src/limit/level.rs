@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use super::ask::Ask;
+use smallvec::SmallVec;
+
 use super::bucket::Bucket;
 use super::cell::{LimitCell, Stored};
 use super::counter::Counter;
+use super::evaluate::Holds;
 use super::log::{Log, Times};
 use super::quota::{Algorithm, Quota};
 use super::standing::Standing;
 use super::window::Window;
+use crate::decision::WrongType;
 use crate::time::Timestamp;
 
 /// How much of a quota is there at a moment.
@@ -42,42 +45,34 @@ impl Level {
     /// # Errors
     /// What is stored is not of this algorithm.
     pub fn load(quota: Quota, stored: Stored, now: Timestamp) -> Result<Self, Foreign> {
+        if !stored.is_of(quota) {
+            return Err(Foreign);
+        }
         let (kind, needs_repair) = match (quota.algorithm(), stored) {
             (Algorithm::TokenBucket { capacity, refill, period_us }, stored) => {
-                let stored = match stored {
-                    Stored::Empty => None,
-                    // Parts are below one; so it was written by somebody else.
-                    Stored::Bucket(full) if full.part < refill => Some(full),
-                    _ => return Err(Foreign),
-                };
+                let stored = if let Stored::Bucket(full) = stored { Some(full) } else { None };
                 let (bucket, is_faulty) = Bucket::load(capacity, refill, period_us, stored, now);
                 (Kind::Bucket(bucket), is_faulty)
             }
             (Algorithm::FixedWindow { count, window_us, from }, stored) => {
-                let stored = match stored {
-                    Stored::Empty => None,
-                    Stored::Window(start_us, used) => Some((start_us, used)),
-                    _ => return Err(Foreign),
-                };
+                let stored = if let Stored::Window(start_us, used) = stored { Some((start_us, used)) } else { None };
                 let (window, is_faulty) = Window::load(count, window_us, from, stored, now);
                 (Kind::Window(window), is_faulty)
             }
             (Algorithm::SlidingCounter { count, window_us }, stored) => {
                 let stored = match stored {
-                    Stored::Empty => None,
                     Stored::Counter(start_us, previous, current) => Some((start_us, previous, current)),
-                    _ => return Err(Foreign),
+                    _ => None,
                 };
                 let (counter, is_faulty) = Counter::load(count, window_us, stored, now);
                 (Kind::Counter(counter), is_faulty)
             }
-            (Algorithm::SlidingLog { .. }, Stored::Empty) => {
-                return Ok(Self::of_log(quota, Times::Whole([].into()), now));
-            }
             (Algorithm::SlidingLog { .. }, Stored::Log(times)) => {
                 return Ok(Self::of_log(quota, Times::Whole(times), now));
             }
-            (Algorithm::SlidingLog { .. }, _) => return Err(Foreign),
+            (Algorithm::SlidingLog { .. }, _) => {
+                return Ok(Self::of_log(quota, Times::Whole([].into()), now));
+            }
         };
         Ok(Self { quota, kind, needs_repair })
     }
@@ -87,27 +82,6 @@ impl Level {
         let window_us = crate::time::micros_of(quota.window());
         let (log, needs_repair) = Log::load(quota.capacity(), window_us, times, now);
         Self { quota, kind: Kind::Log(log), needs_repair }
-    }
-
-    /// What a call could take at once.
-    pub fn available(&self) -> u64 {
-        match &self.kind {
-            Kind::Bucket(bucket) => bucket.available(),
-            Kind::Window(window) => window.available(),
-            Kind::Counter(counter) => counter.available(),
-            Kind::Log(log) => log.available(),
-        }
-    }
-
-    /// Takes `cost`, of which there must be enough.
-    pub fn take(&mut self, cost: u64) {
-        debug_assert!(cost <= self.available());
-        match &mut self.kind {
-            Kind::Bucket(bucket) => bucket.take(cost),
-            Kind::Window(window) => window.take(cost),
-            Kind::Counter(counter) => counter.take(cost),
-            Kind::Log(log) => log.take(cost),
-        }
     }
 
     /// Undoes what was taken, up to `cost`; never more than was used, and never moving a window.
@@ -120,24 +94,6 @@ impl Level {
         }
     }
 
-    /// It can never hold that much.
-    pub fn never_fits(&self, ask: Ask) -> bool {
-        ask.least() > self.quota.capacity()
-    }
-
-    /// When so much would be there. `None`: never, or not known here.
-    fn retry_after(&self, cost: u64) -> Option<Duration> {
-        if cost > self.quota.capacity() {
-            return None;
-        }
-        match &self.kind {
-            Kind::Bucket(bucket) => Some(bucket.retry_after(cost)),
-            Kind::Window(window) => Some(window.retry_after(cost)),
-            Kind::Counter(counter) => Some(counter.retry_after(cost)),
-            Kind::Log(log) => log.retry_after(cost),
-        }
-    }
-
     fn reset(&self) -> Duration {
         match &self.kind {
             Kind::Bucket(bucket) => bucket.reset(),
@@ -147,13 +103,24 @@ impl Level {
         }
     }
 
-    /// How it stands, for one who still waits for `cost` (0: for nothing).
-    pub fn standing(&self, cost: u64) -> Standing {
-        Standing {
-            limit: self.quota.capacity(),
-            remaining: self.available(),
-            retry_after: self.retry_after(cost),
-            reset: self.reset(),
+    /// The level in `cell`, out of which a log is taken for as long.
+    pub(super) fn open(quota: Quota, cell: &mut LimitCell, now: Timestamp) -> Result<Self, Foreign> {
+        let is_bounded = cell.is_bounded();
+        let stored = match &mut cell.stored {
+            stored if !stored.is_of(quota) => return Err(Foreign),
+            Stored::Log(times) => Stored::Log(std::mem::take(times)),
+            stored => stored.clone(),
+        };
+        let mut level = Self::load(quota, stored, now)?;
+        level.needs_repair |= !is_bounded;
+        Ok(level)
+    }
+
+    /// Puts back what was [opened](Self::open): as it was (a log without what has left the window), unless something was
+    /// taken or has to be repaired.
+    pub(super) fn close(self, cell: &mut LimitCell, has_taken: bool, now: Timestamp) {
+        if has_taken || self.needs_repair || matches!(self.kind, Kind::Log(_)) {
+            *cell = self.into_cell(now);
         }
     }
 
@@ -173,6 +140,61 @@ impl Level {
     }
 }
 
+impl Holds for Level {
+    fn capacity(&self) -> u64 {
+        self.quota.capacity()
+    }
+
+    fn available(&self) -> u64 {
+        match &self.kind {
+            Kind::Bucket(bucket) => bucket.available(),
+            Kind::Window(window) => window.available(),
+            Kind::Counter(counter) => counter.available(),
+            Kind::Log(log) => log.available(),
+        }
+    }
+
+    fn has(&self, cost: u64) -> bool {
+        match &self.kind {
+            Kind::Bucket(bucket) => bucket.has(cost),
+            Kind::Window(window) => cost <= window.available(),
+            Kind::Counter(counter) => counter.has(cost),
+            Kind::Log(log) => cost <= log.available(),
+        }
+    }
+
+    fn take(&mut self, cost: u64) {
+        debug_assert!(self.has(cost));
+        match &mut self.kind {
+            Kind::Bucket(bucket) => bucket.take(cost),
+            Kind::Window(window) => window.take(cost),
+            Kind::Counter(counter) => counter.take(cost),
+            Kind::Log(log) => log.take(cost),
+        }
+    }
+
+    fn retry_after(&self, cost: u64) -> Option<Duration> {
+        if cost > self.quota.capacity() {
+            return None;
+        }
+        match &self.kind {
+            Kind::Bucket(bucket) => bucket.retry_after(cost),
+            Kind::Window(window) => Some(window.retry_after(cost)),
+            Kind::Counter(counter) => Some(counter.retry_after(cost)),
+            Kind::Log(log) => log.retry_after(cost),
+        }
+    }
+
+    fn standing(&self, cost: u64) -> Standing {
+        Standing {
+            limit: self.capacity(),
+            remaining: self.available(),
+            retry_after: self.retry_after(cost),
+            reset: self.reset(),
+        }
+    }
+}
+
 /// The levels of `quotas` in `cells`.
 ///
 /// # Errors
@@ -181,19 +203,36 @@ pub(super) fn load_all(
     quotas: &[Quota],
     cells: &[LimitCell],
     now: Timestamp,
-) -> Result<Vec<Level>, crate::decision::WrongType> {
+) -> Result<Vec<Level>, WrongType> {
     let levels = quotas.iter().zip(cells).enumerate().map(|(index, (quota, cell))| {
         let level = Level::load(*quota, cell.stored.clone(), now);
-        let mut level = level.map_err(|Foreign| crate::decision::WrongType { index, side: false })?;
+        let mut level = level.map_err(|Foreign| WrongType { index, side: false })?;
         level.needs_repair |= !cell.is_bounded();
         Ok(level)
     });
     levels.collect()
 }
 
+/// The levels of `quotas` in `cells`, opened; none of them where one cell holds something that is not ours.
+pub(super) fn open_all(
+    quotas: &[Quota],
+    cells: &mut [LimitCell],
+    now: Timestamp,
+) -> Result<SmallVec<[Level; 1]>, WrongType> {
+    let foreign = quotas.iter().zip(&*cells).position(|(quota, cell)| !cell.stored.is_of(*quota));
+    if let Some(index) = foreign {
+        return Err(WrongType { index, side: false });
+    }
+    let levels = quotas.iter().zip(cells).enumerate().map(|(index, (quota, cell))| {
+        Level::open(*quota, cell, now).map_err(|Foreign| WrongType { index, side: false })
+    });
+    levels.collect()
+}
+
 impl LimitCell {
     /// It is empty, or goes by itself.
-    fn is_bounded(&self) -> bool {
+    #[inline]
+    pub(super) fn is_bounded(&self) -> bool {
         self.stored == Stored::Empty || self.expires_ms.is_some()
     }
 }

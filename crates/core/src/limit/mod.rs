@@ -26,6 +26,7 @@ mod tests;
 pub use ask::{Ask, Asks};
 pub use bucket::Bucket;
 pub use cell::{LimitCell, Stored};
+pub(crate) use check::check_cell;
 pub use check::{Check, CheckReply};
 pub use counter::Counter;
 pub use evaluate::evaluate;

@@ -205,6 +205,7 @@ fn fits(capacity: u64, refill: u64, period_us: u64) -> bool {
 
 impl Quota {
     /// How it counts.
+    #[inline]
     pub const fn algorithm(self) -> Algorithm {
         self.algorithm
     }
