@@ -96,12 +96,7 @@ fn check_bucket(
     Ok(checked)
 }
 
-fn check_any(
-    cell: &mut LimitCell,
-    quota: Quota,
-    ask: Ask,
-    now: Timestamp,
-) -> Result<Checked, WrongType> {
+fn check_any(cell: &mut LimitCell, quota: Quota, ask: Ask, now: Timestamp) -> Result<Checked, WrongType> {
     let opened = Level::open(quota, cell, now).map_err(|Foreign| WrongType { index: 0, side: false });
     let mut level = opened?;
     let checked = one(std::slice::from_mut(&mut level), ask);

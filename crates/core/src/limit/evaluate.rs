@@ -52,7 +52,9 @@ fn decide<L: Holds>(levels: &[L], ask: Ask) -> Outcome {
         return Outcome::Never { by };
     }
     if levels.iter().all(|level| level.has(ask.least())) {
-        return Outcome::Allowed { granted: if ask.partial { available(levels).min(ask.cost) } else { ask.cost } };
+        return Outcome::Allowed {
+            granted: if ask.partial { available(levels).min(ask.cost) } else { ask.cost },
+        };
     }
     Outcome::Denied { by: longest(levels, ask.least()) }
 }

@@ -39,8 +39,24 @@ pub struct Foreign;
 impl Level {
     /// The level of `quota` at `now`, from what is stored.
     ///
-    /// A reference time further ahead than the quota's own length cannot come from this clock: it was set back. It is
-    /// brought near (what was used stays used), so that nobody is refused for longer than two windows.
+    /// A clock that was set back finds stored times that are ahead of it. Up to the quota's own length they are taken as they
+    /// are: a little ahead is what a small correction leaves, and to move a window back would let it come again. What is
+    /// further ahead can come from no call that this clock still remembers. It is *brought near*: what was used stays
+    /// used, as of now, and the next check writes it so. Hence:
+    ///
+    /// * *How long somebody is refused.* A token bucket: for as long as it takes to fill, since only an empty one is that
+    ///   far ahead. Windows and the log: for two windows at most. A sliding counter: for three, because its own length
+    ///   is two.
+    /// * *What it can be used for.* Bringing near never makes more available at the same moment: a bucket is empty
+    ///   before and after, the others keep their count. What makes more available is only the clock's forward movement,
+    ///   and whoever can set that clock forward needs nothing else. So within any forward movement `t` of the clock (real time,
+    ///   and what it was set forward) a bucket, a log, and a window from the first call let through what they promise
+    ///   for an interval `t`, however often the clock was set back. Windows that are aligned to the clock come
+    ///   again when it goes back over their beginning: a fixed window may let through N more for each setting back, a
+    ///   sliding counter N more for each time it was brought near.
+    /// * *Flapping.* A clock that goes back and forth by more than the quota's length brings near in one direction and counts as
+    ///   time in the other: one capacity for each turn. Not to bring near would save that, and refuse everybody for an
+    ///   hour after one correction by an hour.
     ///
     /// # Errors
     /// What is stored is not of this algorithm.
@@ -55,7 +71,8 @@ impl Level {
                 (Kind::Bucket(bucket), is_faulty)
             }
             (Algorithm::FixedWindow { count, window_us, from }, stored) => {
-                let stored = if let Stored::Window(start_us, used) = stored { Some((start_us, used)) } else { None };
+                let stored =
+                    if let Stored::Window(start_us, used) = stored { Some((start_us, used)) } else { None };
                 let (window, is_faulty) = Window::load(count, window_us, from, stored, now);
                 (Kind::Window(window), is_faulty)
             }

@@ -24,7 +24,7 @@ mod window;
 mod tests;
 
 pub use ask::{Ask, Asks};
-pub use bucket::Bucket;
+pub use bucket::{Bucket, FullAt};
 pub use cell::{LimitCell, Stored};
 pub(crate) use check::check_cell;
 pub use check::{Check, CheckReply};

@@ -89,7 +89,8 @@ impl Limit {
 
     /// `count` calls per window, which begins with the first call after the last window.
     ///
-    /// Bound: as [`fixed_window`](Self::fixed_window), 2N; spread over all callers, because their windows differ.
+    /// Bound: as [`fixed_window`](Self::fixed_window), 2N; spread over all callers, because their windows differ. Since the call
+    /// that begins a window lies a whole window before the next one, 2N takes a refund of it; else 2N − 1 is the most.
     ///
     /// # Errors
     /// As [`fixed_window`](Self::fixed_window).

@@ -34,7 +34,9 @@ impl Window {
         let fresh = Self { count, window_us, from, now_us, start_us: begins, used: 0, is_begun: false };
         match stored {
             // Begun more than a window ahead: the clock was set back. What was used stays used.
-            Some((start_us, used)) if start_us > now_us + window_us => (Self { used, is_begun: true, ..fresh }, true),
+            Some((start_us, used)) if start_us > now_us + window_us => {
+                (Self { used, is_begun: true, ..fresh }, true)
+            }
             // Running, or begun a little ahead: a stored time never moves back.
             Some((start_us, used)) if now_us < start_us + window_us => {
                 (Self { start_us, used, is_begun: true, ..fresh }, false)

@@ -13,8 +13,8 @@ impl MemoryStore {
     /// The key holds another type. It was left untouched.
     pub fn check_one(&self, key: &[u8], quota: Quota, ask: Ask) -> Result<Checked, WrongType> {
         let named = || Key::of_bytes(key);
-        self.tables.limits.with_one(key, named, &*self.clock, |cell: &mut LimitCell, now| {
-            check_cell(cell, quota, ask, now)
-        })
+        self.tables
+            .limits
+            .with_one(key, named, &*self.clock, |cell: &mut LimitCell, now| check_cell(cell, quota, ask, now))
     }
 }

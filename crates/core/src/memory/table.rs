@@ -101,7 +101,8 @@ impl<S: State> Table<S> {
         clock: &dyn Clock,
         change: impl FnOnce(&mut [S], Timestamp) -> R,
     ) -> R {
-        let hashes: SmallVec<[u64; 8]> = keys.iter().map(|key| self.hasher.hash_one(key.as_bytes())).collect();
+        let hashes: SmallVec<[u64; 8]> =
+            keys.iter().map(|key| self.hasher.hash_one(key.as_bytes())).collect();
         let mut held = self.hold(&hashes);
         let now = clock.wall();
         let mut cells: SmallVec<[S; 8]> =
@@ -127,6 +128,12 @@ impl<S: State> Table<S> {
         for shard in &self.shards {
             shard.0.lock().cells.iter().for_each(|(key, cell)| look(key, cell));
         }
+    }
+
+    /// For how many keys there is memory.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().cells.capacity()).sum()
     }
 
     /// Forgets what has expired, and counts the rest.
