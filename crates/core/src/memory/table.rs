@@ -1,6 +1,7 @@
 //! The keys of one kind, in shards with a mutex each.
 
 use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -15,8 +16,9 @@ use crate::time::{Clock, Timestamp};
 const SHARDS: usize = 64;
 /// A shard of fewer keys is not worth sweeping because it grew, nor shrinking.
 const SMALLEST_SWEEP: usize = 64;
-/// A shard is swept at the latest after so many calls for each of its keys, and [`IDLE_SWEEP`] more. So what has expired
-/// goes also where no new key comes, and a call pays for a fraction of a key.
+/// A shard is swept at the latest after so many calls for each of its keys, and [`IDLE_SWEEP`] more; with it the next one
+/// in turn, which perhaps nobody calls. So what has expired goes also where no new key comes, and a call pays for a
+/// fraction of a key.
 const CALLS_PER_KEY: usize = 8;
 const IDLE_SWEEP: usize = 1024;
 
@@ -27,6 +29,8 @@ const IDLE_SWEEP: usize = 1024;
 pub struct Table<S> {
     hasher: RandomState,
     shards: Box<[Padded<S>]>,
+    /// Whose turn it is to be swept although nobody called.
+    turn: AtomicUsize,
 }
 
 /// On cache lines of its own, so that neighbours do not slow each other down.
@@ -47,7 +51,7 @@ impl<S> Default for Table<S> {
     fn default() -> Self {
         let shard = || Shard { cells: HashTable::new(), sweep_at: SMALLEST_SWEEP, sweep_in: IDLE_SWEEP };
         let shards = (0..SHARDS).map(|_| Padded(Mutex::new(shard()))).collect();
-        Self { hasher: RandomState::default(), shards }
+        Self { hasher: RandomState::default(), shards, turn: AtomicUsize::new(0) }
     }
 }
 
@@ -91,8 +95,20 @@ impl<S: State> Table<S> {
         if let Some(cell) = fresh {
             shard.put(hash, named(), cell, &self.hasher);
         }
-        shard.tend(now, &self.hasher);
+        if shard.tend(now, &self.hasher) {
+            drop(shard);
+            self.sweep_in_turn(now);
+        }
         result
+    }
+
+    #[cold]
+    fn sweep_in_turn(&self, now: Timestamp) {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        // Who holds it calls it.
+        if let Some(mut shard) = self.shards[turn].0.try_lock() {
+            shard.sweep(now, &self.hasher);
+        }
     }
 
     fn with_many<R>(
@@ -111,7 +127,10 @@ impl<S: State> Table<S> {
         for ((key, hash), cell) in keys.iter().zip(&hashes).zip(cells) {
             held.of(*hash).put(*hash, key.clone(), cell, &self.hasher);
         }
-        held.0.iter_mut().for_each(|(_, shard)| shard.tend(now, &self.hasher));
+        let swept =
+            held.0.iter_mut().filter_map(|(_, shard)| shard.tend(now, &self.hasher).then_some(())).count();
+        drop(held);
+        (0..swept).for_each(|_| self.sweep_in_turn(now));
         result
     }
 
@@ -182,13 +201,15 @@ impl<S: State> Shard<S> {
         }
     }
 
-    /// One call more.
+    /// One call more. Answers whether it was time to sweep.
     #[inline]
-    fn tend(&mut self, now: Timestamp, hasher: &RandomState) {
+    fn tend(&mut self, now: Timestamp, hasher: &RandomState) -> bool {
         self.sweep_in = self.sweep_in.saturating_sub(1);
-        if self.sweep_in == 0 || self.cells.len() >= self.sweep_at {
+        let is_time = self.sweep_in == 0 || self.cells.len() >= self.sweep_at;
+        if is_time {
             self.sweep(now, hasher);
         }
+        is_time
     }
 
     /// Forgets what has expired, and returns memory that most of it left behind.
