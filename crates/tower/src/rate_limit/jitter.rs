@@ -2,18 +2,13 @@
 
 use std::time::Duration;
 
-use lockkeeper::core::micros_of;
-
 /// By how much the waits of one answer are lengthened, at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Jitter(pub(super) Duration);
 
 impl Jitter {
     pub(super) fn draw(self) -> Duration {
-        match micros_of(self.0) {
-            0 => Duration::ZERO,
-            most => Duration::from_micros(rand::random_range(0..=most)),
-        }
+        if self.0.is_zero() { Duration::ZERO } else { rand::random_range(Duration::ZERO..=self.0) }
     }
 }
 
