@@ -1,7 +1,16 @@
-//! HTTP middleware of Lockkeeper for tower.
+//! HTTP middleware of Lockkeeper for [tower](https://docs.rs/tower): what services and clients do about limits, on the
+//! wire.
+//!
+//! - [`rate_limit`]: the server's half. [`RateLimitLayer`] refuses requests over their limits, and tells clients when to
+//!   come back.
+//! - [`retry_after`]: the client's half. [`RetryAfterLayer`] comes back no earlier than a server told it, and gives up in
+//!   good time.
+//! - [`client_address`]: who asks, behind proxies.
 
 pub mod client_address;
 pub mod rate_limit;
+pub mod retry_after;
 
 pub use client_address::{ClientAddress, ForwardedHeader, NoAddress, SingleAddressWatch};
 pub use rate_limit::RateLimitLayer;
+pub use retry_after::RetryAfterLayer;
