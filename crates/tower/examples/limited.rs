@@ -4,6 +4,22 @@
 //! cargo run -p lockkeeper-tower --features axum --example limited
 //! cargo run -p lockkeeper-tower --features axum --example limited -- redis://127.0.0.1:6379 127.0.0.1:4000
 //! ```
+//!
+//! The sixth `curl -i 127.0.0.1:3000/` within ten seconds is answered:
+//!
+//! ```text
+//! HTTP/1.1 429 Too Many Requests
+//! content-type: application/problem+json
+//! ratelimit-policy: "general";q=5;w=10
+//! ratelimit: "general";r=0;t=2
+//! retry-after: 2
+//! content-length: 272
+//! date: Mon, 30 Nov 2026 00:14:36 GMT
+//!
+//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too many requests","status":429,
+//! "detail":"The limit is 5/10s token-bucket. Try again in 2 s.","violated-policies":["general"],"policy":"general",
+//! "limit":"5/10s token-bucket","retry_after":2}
+//! ```
 
 use std::error::Error;
 use std::net::SocketAddr;

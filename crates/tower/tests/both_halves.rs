@@ -1,7 +1,6 @@
 //! The client's half against the server's half, in real time: nobody comes back earlier than told, and whoever comes back
 //! then passes. Takes about three seconds; nothing is said of how much later they come.
 
-#![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::net::SocketAddr;

@@ -121,7 +121,8 @@ impl Refusal {
     }
 }
 
-/// How a refusal is answered. `Retry-After` and the `RateLimit` fields are added to whatever it gives, unless it has them.
+/// How a refusal is answered. `Retry-After` and the fields of [`RateLimitHeaders`](super::RateLimitHeaders) are added to
+/// what it gives: lists are added to, other fields stay if it has them.
 ///
 /// Every `Fn(&Refusal) -> Response<R>` is one.
 pub trait Respond<R> {

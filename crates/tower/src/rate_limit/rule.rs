@@ -107,7 +107,7 @@ impl Rule {
         Self { skip: Some(Arc::new(skip)), ..self }
     }
 
-    /// What its limits are called in answers, in their order, instead of the limiter's name (with several limits
+    /// What its limits (those that count something) are called in answers, in their order, instead of the limiter's name (with several limits
     /// `name-1`, `name-2`). 1 to [`MAX_POLICY_NAME`](super::MAX_POLICY_NAME) characters of printable ASCII each.
     #[must_use]
     pub fn named<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {

@@ -155,6 +155,21 @@ async fn the_older_fields_are_those_of_the_nearest_limit() {
 }
 
 #[tokio::test]
+async fn the_older_fields_of_a_refusal_are_those_of_the_limit_that_refuses_for_longest() {
+    let (keeper, _clock) = stepped().await;
+    let weight = |parts: &http::request::Parts| u64::from(parts.headers.contains_key("heavy")) + 2;
+    let rules = [rule(&keeper, "both", "4/h; 3/s").cost(weight)];
+    let service = layer(rules).headers(RateLimitHeaders::none().and_x()).layer(Inner::default());
+    send(&service, get("/", ADDRESS)).await;
+    let mut heavy = get("/", ADDRESS);
+    heavy.headers_mut().insert("heavy", "yes".parse().unwrap());
+    let refused = send(&service, heavy).await;
+    assert_eq!(field(&refused, "x-ratelimit-limit"), Some("4"));
+    assert_eq!(field(&refused, "x-ratelimit-remaining"), Some("2"), "the other has 1");
+    assert_eq!(field(&refused, "x-ratelimit-reset"), field(&refused, "retry-after"));
+}
+
+#[tokio::test]
 async fn r83_what_never_fits_is_403_without_retry_after() {
     let (keeper, _clock) = stepped().await;
     let dear = served([rule(&keeper, "dear", Limit::token_bucket(6).refill(6, secs(1))).cost(|_| 10)]);

@@ -7,7 +7,6 @@ mod away;
 #[cfg(feature = "axum")]
 mod axum_routes;
 mod cases;
-mod logged;
 mod on_redis;
 mod service;
 mod several;

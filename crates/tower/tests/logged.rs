@@ -1,4 +1,11 @@
-//! What is said in the log, and how often.
+//! What is said in the log, and how often. By itself, because a thread without a subscriber that comes first can silence
+//! an event for all: here every test has one.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+#[path = "rate_limit/support.rs"]
+#[allow(dead_code, reason = "each test binary uses its part")]
+mod support;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,7 +16,7 @@ use tracing::Level;
 use tracing::instrument::WithSubscriber as _;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::*;
+use support::*;
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
