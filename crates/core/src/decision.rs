@@ -9,6 +9,9 @@ use crate::time::Timestamp;
 
 /// What a store keeps under one key for one kind of decision. `Default` is "nothing there".
 pub trait State: Default + Clone + Send + 'static {
+    /// What is expected under a key, for messages: "it is not …".
+    const WHAT: &'static str = "a lock";
+
     /// Forgets what has expired by `now`, exactly as a server would.
     fn expire(&mut self, now: Timestamp);
 
@@ -117,9 +120,12 @@ pub trait Apply<D: Decision>: Send + Sync {
 }
 
 impl WrongType {
-    /// As an error that names the key.
-    pub fn into_error(self, operation: &'static str, keys: &Keys) -> Error {
-        let what = if self.side { "its fence key does not hold a fence of ours" } else { "it is not a lock" };
-        Error::new(ErrorKind::WrongType, operation, what).with_key(keys.at(self.index))
+    /// As an error of `D` that names the key.
+    pub fn into_error<D: Decision>(self, keys: &Keys) -> Error {
+        let what = match self.side {
+            true => "its fence key does not hold a fence of ours".to_owned(),
+            false => format!("it is not {}", D::State::WHAT),
+        };
+        Error::new(ErrorKind::WrongType, D::NAME, what).with_key(keys.at(self.index))
     }
 }

@@ -328,7 +328,7 @@ impl<D: Port> Attempt<'_, D> {
             b"wrongtype" => {
                 let index = fields.index().map_err(malformed)?;
                 let side = fields.int().map_err(malformed)? != 0;
-                Err(WrongType { index, side }.into_error(D::NAME, self.at))
+                Err(WrongType { index, side }.into_error::<D>(self.at))
             }
             status => {
                 let reply = D::read(status, fields).map_err(malformed)?;

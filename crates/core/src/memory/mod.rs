@@ -10,6 +10,7 @@ use crate::decision::{Answer, Apply, Decision, State, decide_within};
 use crate::error::{Error, ErrorKind};
 use crate::key::{Key, Keys};
 use crate::lock::LockCell;
+use crate::lock::permit::PermitCell;
 use crate::time::{Clock, Timestamp};
 
 /// A store inside this process. Cheap to clone; clones share everything.
@@ -26,6 +27,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 pub struct Tables {
     locks: Table<LockCell>,
+    permits: Table<PermitCell>,
 }
 
 /// The keys of one kind.
@@ -44,6 +46,12 @@ pub trait InMemory: State {
 impl InMemory for LockCell {
     fn table(tables: &mut Tables) -> &mut Table<Self> {
         &mut tables.locks
+    }
+}
+
+impl InMemory for PermitCell {
+    fn table(tables: &mut Tables) -> &mut Table<Self> {
+        &mut tables.permits
     }
 }
 
@@ -132,7 +140,7 @@ impl MemoryStore {
         match verdict {
             Ok(Ok(reply)) => Ok(Answer { reply, at: now, sent: 1 }),
             Ok(Err(_too_late)) => Err(Error::new(ErrorKind::TooLate, D::NAME, "").with_key(at)),
-            Err(wrong) => Err(wrong.into_error(D::NAME, at)),
+            Err(wrong) => Err(wrong.into_error::<D>(at)),
         }
     }
 
@@ -156,10 +164,10 @@ impl MemoryStore {
     }
 
     /// Changes a cell behind everybody's back, as a foreign client would. For tests of what others may leave behind.
-    pub fn tamper(&self, key: &Key, change: impl FnOnce(&mut LockCell)) {
+    pub fn tamper<S: InMemory>(&self, key: &Key, change: impl FnOnce(&mut S)) {
         let now = self.clock.wall();
         let at = Keys::from(key.clone());
-        self.tables.lock().locks.with_cells(&at, now, |cells| {
+        S::table(&mut self.tables.lock()).with_cells(&at, now, |cells| {
             cells[0].expire(now);
             change(&mut cells[0]);
         });
@@ -170,7 +178,8 @@ impl MemoryStore {
         let now = self.clock.wall();
         let mut tables = self.tables.lock();
         tables.locks.sweep(now);
-        tables.locks.cells.len()
+        tables.permits.sweep(now);
+        tables.locks.cells.len() + tables.permits.cells.len()
     }
 
     /// Nothing is kept.
