@@ -1,5 +1,7 @@
 //! The ports: for each decision its script, its keys and arguments, and how its reply is read.
 
+mod permits;
+
 use lockkeeper_core::lock::{
     Acquire, AcquireReply, FENCE_LEAD, FENCE_RETENTION, ForceRelease, ForceReleaseReply, Inspect, Inspection,
     KeeperName, Leave, MAX_PRESENT, MAX_TOKEN_BYTES, PRESENCE, Release, ReleaseReply, Renew, RenewReply,
@@ -9,7 +11,7 @@ use lockkeeper_core::time::micros_of;
 use lockkeeper_core::{Decision, Keys, Timestamp};
 use redis::{Cmd, Value};
 
-use crate::layout::{fence_key, presence_key};
+use crate::layout::{fence_key, permit_key, presence_key};
 use crate::reply::{Fields, Malformed};
 use crate::script::{self, Script};
 
@@ -36,6 +38,7 @@ pub(crate) trait Port: Decision {
                     Part::Main => command.arg(key.as_bytes()),
                     Part::Fence => command.arg(fence_key(key)),
                     Part::Presence => command.arg(presence_key(key)),
+                    Part::Permit => command.arg(permit_key(key)),
                 };
             }
         }
@@ -48,6 +51,7 @@ pub(crate) enum Part {
     Main,
     Fence,
     Presence,
+    Permit,
 }
 
 /// 2^53: what a script's numbers count to exactly.
@@ -237,6 +241,9 @@ fn inspection(value: Value) -> Result<Inspection, Malformed> {
 mod tests {
     use std::time::Duration;
 
+    use lockkeeper_core::lock::permit::{
+        AcquirePermit, InspectPermits, PermitLimit, ReleasePermit, RenewPermit,
+    };
     use lockkeeper_core::lock::{FenceRequest, Holder, Lease, OwnerToken};
     use lockkeeper_core::{Key, Prefix};
 
@@ -288,6 +295,11 @@ mod tests {
         check(&Swap { from: token.clone(), to: token.clone(), lease, fences, not_after });
         check(&ForceRelease { shown: Holder::new(b"t", 1), seen: 0, not_after });
         check(&Inspect);
+        let limit = PermitLimit::new(1).unwrap();
+        check(&AcquirePermit { token: token.clone(), lease, limit, not_after });
+        check(&RenewPermit { token: token.clone(), lease, not_after });
+        check(&ReleasePermit { token });
+        check(&InspectPermits);
     }
 
     #[test]

@@ -44,4 +44,8 @@ scripts! {
     SWAP = "swap", read_only: false;
     FORCE_RELEASE = "force_release", read_only: false;
     INSPECT = "inspect", read_only: true;
+    ACQUIRE_PERMIT = "acquire_permit", read_only: false;
+    RENEW_PERMIT = "renew_permit", read_only: false;
+    RELEASE_PERMIT = "release_permit", read_only: false;
+    INSPECT_PERMITS = "inspect_permits", read_only: true;
 }
