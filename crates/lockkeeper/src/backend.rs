@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
-    Acquire, ForceRelease, Inspect, Leave, LockCell, LockStore, Release, Renew, StoreFuture, Swap, Watch,
+    Acquire, ForceRelease, Inspect, Leave, LockStore, Release, Renew, StoreFuture, Swap, Watch,
 };
-use lockkeeper_core::{Answer, Apply, Decision, Error, Keys, MemoryStore, Timestamp};
+use lockkeeper_core::memory::InMemory;
+use lockkeeper_core::{Answer, Apply, Decision, Error, ErrorKind, Keys, MemoryStore, Timestamp};
 use lockkeeper_redis::{Lane, RedisStore};
 
 /// Where locks live.
@@ -31,8 +33,8 @@ impl Lanes {
     }
 }
 
-/// A decision of locks: every back end can apply it.
-pub(crate) trait LockDecision: Decision<State = LockCell> {
+/// A decision about leases. Every back end can apply those of locks; stores of other people know no permits.
+pub(crate) trait LeaseDecision: Decision<State: InMemory> {
     fn on_redis(
         self,
         store: &RedisStore,
@@ -49,7 +51,7 @@ pub(crate) trait LockDecision: Decision<State = LockCell> {
 
 macro_rules! lock_decisions {
     ($($decision:ty => $method:ident),* $(,)?) => {$(
-        impl LockDecision for $decision {
+        impl LeaseDecision for $decision {
             fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
                 store.apply(at, self, within)
             }
@@ -71,9 +73,25 @@ lock_decisions! {
     Inspect => inspect,
 }
 
+macro_rules! permit_decisions {
+    ($($decision:ty),* $(,)?) => {$(
+        impl LeaseDecision for $decision {
+            fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
+                store.apply(at, self, within)
+            }
+            fn on_other<'a>(self, _: &'a dyn LockStore, at: &'a Keys, _: Duration) -> StoreFuture<'a, Self::Reply> {
+                let refused = Error::new(ErrorKind::Unsupported, Self::NAME, "this store keeps locks only");
+                Box::pin(std::future::ready(Err(refused.with_key(at))))
+            }
+        }
+    )*};
+}
+
+permit_decisions!(AcquirePermit, RenewPermit, ReleasePermit, InspectPermits);
+
 impl Backend {
     /// Applies `decision`; on Redis, over the connection of `lane`.
-    pub(crate) async fn apply<D: LockDecision>(
+    pub(crate) async fn apply<D: LeaseDecision>(
         &self,
         lane: Lane,
         at: &Keys,
