@@ -161,9 +161,9 @@ async fn who_waits_is_served_first_come_first_served_and_woken_by_a_release() {
     for (number, waiter) in waiters.into_iter().enumerate() {
         // By hand, and by dropping.
         if number % 2 == 0 {
-            drop(holder)
+            drop(holder);
         } else {
-            drop(holder.release().await.unwrap())
+            holder.release().await.unwrap();
         }
         holder = got(waiter).await;
         assert_eq!(keeper.health().await.waiting, 4 - number, "one at a time, in order");
@@ -184,6 +184,31 @@ async fn a_waiter_that_goes_away_leaves_the_line_and_delays_nobody() {
     in_line(&keeper, 1).await;
     holder.release().await.unwrap();
     assert!(got(last).await.is_valid());
+}
+
+/// A task that holds the front of the line and is busy with something else.
+#[tokio::test]
+async fn a_front_that_is_not_polled_is_passed_over() {
+    let (keeper, clock) = stepped().await;
+    let limit = keeper.concurrency("a", 1).unwrap().wait_forever();
+    let holder = permit(&limit).await;
+    let mut front = Box::pin(limit.acquire());
+    tokio::select! {
+        biased;
+        _ = &mut front => panic!("two of one"),
+        () = std::future::ready(()) => {}
+    }
+    let behind = waits(&limit);
+    in_line(&keeper, 2).await;
+    holder.release().await.unwrap();
+    clock.advance(ms(999));
+    assert_eq!(held(&limit).await, 0, "it is the front's to be asked for");
+    clock.advance(ms(1));
+    assert!(got(behind).await.is_valid());
+    // The permit was dropped, and the front comes at last.
+    clock.advance(ms(100));
+    let late = tokio::time::timeout(SOON, front).await.expect("it still waits").unwrap();
+    assert!(late.held().is_some());
 }
 
 /// Two releases at once wake the first, and the second one asks when it has the turn.
@@ -254,7 +279,7 @@ async fn closing_the_keeper_ends_waiting_and_tells_holders() {
 async fn run_releases_and_is_cancelled_when_the_permit_is_lost() {
     let (keeper, clock) = stepped().await;
     let limit = keeper.concurrency("a", 1).unwrap().lease(secs(10)).max_hold(secs(20));
-    assert_eq!(limit.run(async |permit| permit.is_valid()).await.unwrap(), true);
+    assert!(limit.run(async |permit| permit.is_valid()).await.unwrap());
     assert_eq!(held(&limit).await, 0);
     let work = tokio::spawn({
         let limit = limit.clone();
@@ -272,7 +297,6 @@ async fn run_releases_and_is_cancelled_when_the_permit_is_lost() {
     );
 }
 
-/// Names that are used once leave no line behind.
 #[tokio::test]
 async fn a_lower_limit_evicts_nobody_and_refuses_until_fewer_are_held() {
     let (keeper, other, _clock) = two().await;

@@ -1,5 +1,6 @@
 //! Every store obeys the contract of permits, and every store answers what the model answers.
 
+use lockkeeper::redis::SCRIPTS;
 use lockkeeper_faults::ServerKind;
 use lockkeeper_testkit::arm::{MemoryArm, SteppedRedis};
 use lockkeeper_testkit::permits::{conformance, differential};
@@ -21,6 +22,30 @@ async fn redis_6_2_and_valkey_obey_the_contract() {
     for kind in STEPPED {
         if let Some(arm) = SteppedRedis::start(kind).await {
             conformance::all(&arm).await;
+        }
+    }
+}
+
+/// Invariant 5: a stopped server runs what it was sent when it goes on, and then takes nothing.
+#[tokio::test]
+async fn what_comes_too_late_takes_nothing() {
+    for kind in STEPPED {
+        let Some(arm) = SteppedRedis::start(kind).await else { continue };
+        let now = arm.server_clock();
+        for (script, rest) in
+            [("acquire_permit", &["1", "9999999999"][..]), ("renew_permit", &["9999999999"])]
+        {
+            let script = SCRIPTS.iter().find(|known| known.name == script).unwrap();
+            for (not_after, is_late) in [(now, false), (now - 1, true)] {
+                let not_after = not_after.to_string();
+                let words = ["EVAL", script.source, "1", "late", "token", "1000000", &not_after];
+                let reply = arm.server().command(&[&words[..], rest].concat()).unwrap();
+                let status = reply.as_array().unwrap()[1].as_str().unwrap();
+                assert_eq!(status == "late", is_late, "{kind}: {}: {status}", script.name);
+                let held = arm.server().command(&["ZCARD", "late"]).unwrap().as_int().unwrap();
+                assert_eq!(held == 0, is_late || script.name == "renew_permit", "{kind}: {}", script.name);
+                arm.server().command(&["DEL", "late"]).unwrap();
+            }
         }
     }
 }

@@ -26,7 +26,6 @@ pub async fn all(arm: &impl PermitArm) {
     what_is_not_a_set_of_permits_is_left_alone(arm).await;
     a_clock_that_is_set_back_lets_nobody_in_early(arm).await;
     an_end_that_nobody_can_have_asked_for_is_removed(arm).await;
-    what_comes_too_late_takes_nothing(arm).await;
 }
 
 fn token(name: &str) -> OwnerToken {
@@ -239,17 +238,4 @@ pub async fn an_end_that_nobody_can_have_asked_for_is_removed(arm: &impl PermitA
     assert_eq!(inspect(arm, &at).await, [left("x", most)], "{name}");
     assert_eq!(acquire(arm, &at, "a", 2, 1000).await, granted(2), "{name}");
     assert_eq!(renew(arm, &at, "y", 1000).await, RenewPermitReply::Expired, "{name}");
-}
-
-/// The server's clock has jumped ahead since the request was stamped; the second try is stamped by the new time.
-pub async fn what_comes_too_late_takes_nothing(arm: &impl PermitArm) {
-    let (name, at) = (arm.name(), keys("permit:late"));
-    let (limit, not_after) = (PermitLimit::new(1).expect("a limit"), Timestamp::MAX);
-    let decision = AcquirePermit { token: token("a"), lease: lease(1000), limit, not_after };
-    arm.step_back(Duration::from_secs(60));
-    inspect(arm, &at).await;
-    arm.step_back(Duration::ZERO);
-    let answer = arm.permits().apply(&at, decision, LIMIT).await.expect("an answer");
-    assert_eq!(answer.reply, granted(1), "{name}");
-    assert_eq!(answer.sent, 1, "{name}");
 }

@@ -105,8 +105,8 @@ impl Concurrency {
     ///
     /// Who has to wait stands in line behind those of this keeper who wait for the same name: first come, first served.
     /// Only the first one asks the server: at once when this keeper gives one back, 1 to 5 ms after the first lease
-    /// has ended, and every 50 to 100 ms. It asks from the task that waits: a task that is not polled keeps those
-    /// behind it waiting. There is no order among keepers.
+    /// has ended, and every 50 to 100 ms. It asks from the task that waits; where that task is not polled for a second,
+    /// somebody behind it asks. There is no order among keepers.
     ///
     /// # Redis
     /// As [`try_acquire`](Self::try_acquire), once per question.

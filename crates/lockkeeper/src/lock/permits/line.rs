@@ -4,14 +4,18 @@
 //! Invariant 8: a place is a future of a fair semaphore, so dropping it leaves the line.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use lockkeeper_core::{Error, Keys};
+use lockkeeper_core::{Error, Keys, Uptime};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::outcome::Full;
+
+/// When nobody has asked for so long, the task of whoever has the turn is not polled: somebody behind asks.
+const STALLED: Duration = Duration::from_secs(1);
 
 /// All lines of one keeper.
 #[derive(Debug, Default)]
@@ -31,6 +35,8 @@ pub(crate) struct Line {
     waiting: AtomicUsize,
     /// A permit of this name was given back by this process.
     freed: Notify,
+    /// When somebody asked last: microseconds of uptime.
+    asked: AtomicU64,
     /// Why nobody was let in when somebody asked last.
     last: Mutex<Option<Obstacle>>,
 }
@@ -55,6 +61,7 @@ impl Lines {
             turns: Semaphore::new(1),
             waiting: AtomicUsize::new(0),
             freed: Notify::new(),
+            asked: AtomicU64::new(0),
             last: Mutex::default(),
         });
         lines.insert(keys.clone(), Arc::downgrade(&line));
@@ -124,6 +131,24 @@ impl Line {
         self.freed.notified().await;
     }
 
+    /// Somebody asks the server.
+    pub(super) fn asks(&self, now: Uptime) {
+        self.asked.fetch_max(now.as_micros(), Ordering::AcqRel);
+    }
+
+    /// When whoever has the turn counts as stalled, unless they ask before.
+    pub(super) fn stalls_at(&self) -> Uptime {
+        Uptime::from_micros(self.asked.load(Ordering::Acquire)).after(STALLED)
+    }
+
+    /// Whoever has the turn is stalled, and the caller asks instead: true for one caller.
+    pub(super) fn asks_for_stalled(&self, now: Uptime) -> bool {
+        let asked = self.asked.load(Ordering::Acquire);
+        let is_stalled = now >= Uptime::from_micros(asked).after(STALLED);
+        let swap = |now| self.asked.compare_exchange(asked, now, Ordering::AcqRel, Ordering::Relaxed);
+        is_stalled && swap(now.as_micros()).is_ok()
+    }
+
     pub(super) fn last(&self) -> Option<Obstacle> {
         self.last.lock().clone()
     }
@@ -155,5 +180,26 @@ impl Drop for Standing<'_> {
         if let Some(lines) = self.line.lines.upgrade() {
             lines.waiting.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::{Key, Prefix};
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_nobody_uses_leaves_no_line_and_one_name_has_one_line() {
+        let lines = Arc::<Lines>::default();
+        let keys = Keys::from(Key::new(&Prefix::empty(), "a").unwrap());
+        let (one, same) = (lines.of(&keys), lines.of(&keys));
+        assert!(Arc::ptr_eq(&one, &same));
+        let standing = one.stand();
+        assert!(same.is_occupied() && lines.waiting() == 1);
+        drop(standing);
+        assert!(!same.is_occupied() && lines.waiting() == 0);
+        drop((one, same));
+        assert!(lines.lines.lock().is_empty());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::Lease;
 use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
+use tokio::sync::SemaphorePermit;
 
 use super::attempt;
 use super::concurrency::Concurrency;
@@ -43,6 +44,7 @@ enum Asked {
 
 /// Asks once. What time may mend is an obstacle, anything else an error.
 async fn ask(wanted: &Concurrency, lease: Lease, line: &Arc<Line>) -> Result<Asked, Error> {
+    line.asks(wanted.inner.clock.uptime());
     let obstacle = match attempt::once(wanted, lease, line).await {
         Ok(AcquiredPermit::Full(full)) => Obstacle::Full(full),
         Ok(held) => return Ok(Asked::Held(held)),
@@ -65,16 +67,15 @@ async fn stand_in_line(
     let _standing = line.stand();
     let _turn = match line.turn_at_once() {
         Some(turn) => turn,
-        None => {
-            let turn = tokio::select! {
-                biased;
-                turn = line.turn() => turn,
-                () = sleep_until(clock, until) => return no_turn(wanted, line, seen),
-            };
-            // Those before may have been given what was free: only the server knows.
-            seen = None;
-            turn.ok_or_else(|| wanted.closed())?
-        }
+        None => match wait_for_turn(wanted, lease, line, until).await? {
+            Turn::Come(turn) => {
+                // Those before may have been given what was free: only the server knows.
+                seen = None;
+                turn
+            }
+            Turn::Held(held) => return Ok(held),
+            Turn::Late => return no_turn(wanted, line, seen),
+        },
     };
     loop {
         if let Some(obstacle) = seen.take() {
@@ -87,6 +88,41 @@ async fn stand_in_line(
         match ask(wanted, lease, line).await? {
             Asked::Held(held) => return Ok(held),
             Asked::Not(obstacle) => seen = Some(obstacle),
+        }
+    }
+}
+
+enum Turn<'a> {
+    Come(SemaphorePermit<'a>),
+    /// Got without a turn.
+    Held(AcquiredPermit),
+    /// The time is up.
+    Late,
+}
+
+/// Waits behind others; asks in their place when whoever has the turn does not.
+async fn wait_for_turn<'a>(
+    wanted: &Concurrency,
+    lease: Lease,
+    line: &'a Arc<Line>,
+    until: Uptime,
+) -> Result<Turn<'a>, Error> {
+    let clock = &*wanted.inner.clock;
+    let mut turn = std::pin::pin!(line.turn());
+    loop {
+        tokio::select! {
+            biased;
+            turn = &mut turn => return turn.map(Turn::Come).ok_or_else(|| wanted.closed()),
+            () = sleep_until(clock, until.min(line.stalls_at())) => {}
+        }
+        let now = clock.uptime();
+        if now >= until {
+            return Ok(Turn::Late);
+        }
+        if line.asks_for_stalled(now)
+            && let Asked::Held(held) = ask(wanted, lease, line).await?
+        {
+            return Ok(Turn::Held(held));
         }
     }
 }
