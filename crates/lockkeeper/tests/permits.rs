@@ -25,7 +25,15 @@ fn waits(limit: &Concurrency) -> JoinHandle<Result<AcquiredPermit, Error>> {
 }
 
 async fn got(task: JoinHandle<Result<AcquiredPermit, Error>>) -> Permit {
-    tokio::time::timeout(secs(20), task).await.expect("an answer").unwrap().unwrap().or_full().unwrap()
+    tokio::time::timeout(SOON, task).await.expect("an answer").unwrap().unwrap().or_full().unwrap()
+}
+
+async fn lost(permit: &Permit) -> LossReason {
+    tokio::time::timeout(SOON, permit.lost()).await.expect("it is lost")
+}
+
+async fn ends<T>(task: JoinHandle<T>) -> T {
+    tokio::time::timeout(SOON, task).await.expect("it ends").unwrap()
 }
 
 async fn held(limit: &Concurrency) -> usize {
@@ -109,7 +117,7 @@ async fn it_is_renewed_at_a_third_of_its_lease_and_lost_at_the_bound_on_holding(
         assert!(held.is_valid());
     }
     clock.advance(secs(1));
-    assert_eq!(held.lost().await, LossReason::MaxHold);
+    assert_eq!(lost(&held).await, LossReason::MaxHold);
     assert_eq!(self::held(&limit).await, 1, "whoever lost it may still be at work");
     drop(held);
     until("given back", SOON, async || self::held(&limit).await == 0).await;
@@ -125,7 +133,7 @@ async fn a_permit_that_was_removed_is_lost_with_the_next_renewal() {
     let key = lockkeeper::Key::new(&lockkeeper::Prefix::new("lock:").unwrap(), name).unwrap();
     store.tamper(&key, |cell: &mut lockkeeper::core::lock::permit::PermitCell| *cell = Default::default());
     clock.advance(secs(10));
-    assert_eq!(held.lost().await, LossReason::KeyGone);
+    assert_eq!(lost(&held).await, LossReason::KeyGone);
     assert!(!held.is_valid());
 }
 
@@ -234,7 +242,7 @@ async fn patience_ends_with_full_at_the_front_and_behind_it() {
     in_line(&keeper, 3).await;
     clock.advance(secs(5));
     for waiter in waiters {
-        let AcquiredPermit::Full(full) = waiter.await.unwrap().unwrap() else { panic!("two of one") };
+        let AcquiredPermit::Full(full) = ends(waiter).await.unwrap() else { panic!("two of one") };
         assert_eq!((full.held, full.limit), (1, 1));
     }
     in_line(&keeper, 0).await;
@@ -265,9 +273,9 @@ async fn closing_the_keeper_ends_waiting_and_tells_holders() {
     drop(permit(&keeper.concurrency("b", 1).unwrap()).await);
     let closed = keeper.close(secs(5)).await;
     assert_eq!((closed.still_held, closed.undone), (1, 0));
-    assert_eq!(held.lost().await, LossReason::KeeperClosed);
+    assert_eq!(lost(&held).await, LossReason::KeeperClosed);
     for waiter in waiters {
-        assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(ends(waiter).await.unwrap_err().kind(), ErrorKind::Closed);
     }
     assert_eq!(self::held(&keeper.concurrency("b", 1).unwrap()).await, 0, "drained");
     assert_eq!(limit.acquire().await.unwrap_err().kind(), ErrorKind::Closed);
@@ -287,7 +295,7 @@ async fn run_releases_and_is_cancelled_when_the_permit_is_lost() {
     });
     until("at work", SOON, async || keeper.health().await.permits == 1).await;
     clock.advance(secs(20));
-    let error = work.await.unwrap().unwrap_err();
+    let error = ends(work).await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     quiet(&keeper).await;
     assert_eq!(held(&limit).await, 0);
