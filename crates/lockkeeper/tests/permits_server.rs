@@ -191,6 +191,24 @@ async fn an_acquire_without_an_answer_is_given_back() {
     assert!(both.0.is_valid() && both.1.is_valid());
 }
 
+/// It was sent and dropped, and the server takes it afterwards.
+#[tokio::test]
+async fn an_acquire_that_was_dropped_in_flight_is_given_back() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limit = keeper.concurrency("a", 1).unwrap();
+    permit(&limit).await.release().await.unwrap();
+    let taken = || calls(&server, &["zadd"]);
+    let before = taken();
+    server.pause().unwrap();
+    // Real time, to be written to the connection; the request's own limit is 2 s.
+    let dropped = tokio::time::timeout(ms(100), limit.try_acquire()).await;
+    server.resume().unwrap();
+    assert!(dropped.is_err(), "a stopped server answers nothing");
+    until("taken by the server", SOON, async || taken() > before).await;
+    nothing_left(&server, &keeper, "of a dropped request".to_owned()).await;
+}
+
 /// The holder learns of it from the reconnection, long before a third of its lease has passed.
 #[tokio::test]
 async fn a_server_that_was_restarted_empty_is_noticed_at_once() {
@@ -329,6 +347,8 @@ async fn releasing_and_looking_may_be_dropped_at_every_poll() {
     }
     drop_at_every_poll(|| limit.holders(), async |_, _| assert_eq!(limit.holders().await.unwrap().len(), 20))
         .await;
+    // Clones stay: releasing one is enough.
+    let _clones = permits.clone();
     let mut left = permits.len();
     drop_at_every_poll(
         || permits.pop().unwrap().release(),
