@@ -9,8 +9,8 @@ use crate::time::Timestamp;
 
 /// What a store keeps under one key for one kind of decision. `Default` is "nothing there".
 pub trait State: Default + Clone + Send + 'static {
-    /// What is expected under a key, for messages: "it is not …".
-    const WHAT: &'static str = "a lock";
+    /// What it is, for messages about what is none.
+    const NOUN: &'static str;
 
     /// Forgets what has expired by `now`, exactly as a server would.
     fn expire(&mut self, now: Timestamp);
@@ -59,7 +59,7 @@ pub fn decide_within<D: Decision>(
     decision: &D,
     cells: &mut [D::State],
     now: Timestamp,
-) -> Result<Verdict<D::Reply>, WrongType> {
+) -> Result<InTime<D::Reply>, WrongType> {
     if decision.not_after().is_some_and(|limit| now > limit) {
         return Ok(Err(TooLate));
     }
@@ -67,8 +67,8 @@ pub fn decide_within<D: Decision>(
     decision.decide(cells, now).map(Ok)
 }
 
-/// A reply, or "too late".
-pub type Verdict<R> = Result<R, TooLate>;
+/// A reply in time, or "too late".
+pub type InTime<R> = Result<R, TooLate>;
 
 /// The decision's "not after" has passed: a definite *not applied*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,11 +120,11 @@ pub trait Apply<D: Decision>: Send + Sync {
 }
 
 impl WrongType {
-    /// As an error of `D` that names the key.
+    /// As an error that names the key.
     pub fn into_error<D: Decision>(self, keys: &Keys) -> Error {
         let what = match self.side {
             true => "its fence key does not hold a fence of ours".to_owned(),
-            false => format!("it is not {}", D::State::WHAT),
+            false => format!("it is not {}", D::State::NOUN),
         };
         Error::new(ErrorKind::WrongType, D::NAME, what).with_key(keys.at(self.index))
     }

@@ -85,6 +85,11 @@ impl Key {
         Ok(Self { bytes: prefix.as_bytes().iter().chain(name).copied().collect(), prefix_len })
     }
 
+    /// The key of these bytes, of which nobody says what is prefix.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.into(), prefix_len: 0 }
+    }
+
     /// The main key's bytes on the server.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
@@ -157,7 +162,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The keys of one decision: at least one, at most [`MAX_KEYS`], all different, in byte order. Cheap to clone.
+/// The keys of one decision: at least one, at most [`MAX_KEYS`], all different. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keys(Several);
 
@@ -168,6 +173,8 @@ enum Several {
 }
 
 impl Keys {
+    /// The keys in byte order.
+    ///
     /// # Errors
     /// No key, or more than [`MAX_KEYS`]. A key that is named twice counts once.
     pub fn new(keys: impl IntoIterator<Item = Key>) -> Result<Self, Error> {
@@ -179,6 +186,25 @@ impl Keys {
             1 => Ok(keys.remove(0).into()),
             2..=MAX_KEYS => Ok(Self(Several::Many(keys.into()))),
             many => Err(Error::bad_argument(OPERATION, format!("{many} keys at once; at most {MAX_KEYS}"))),
+        }
+    }
+
+    /// The keys in the order given, for decisions that have something to say about each of them.
+    ///
+    /// # Errors
+    /// No key, more than [`MAX_KEYS`], or one of them twice.
+    pub fn in_order(keys: Vec<Key>) -> Result<Self, Error> {
+        let twice = keys.iter().enumerate().find(|(at, key)| keys[..*at].contains(key));
+        if let Some((_, key)) = twice {
+            return Err(Error::bad_argument(OPERATION, "it is given twice").with_key(key));
+        }
+        match <[Key; 1]>::try_from(keys) {
+            Ok([key]) => Ok(key.into()),
+            Err(keys) if (1..=MAX_KEYS).contains(&keys.len()) => Ok(Self(Several::Many(keys.into()))),
+            Err(keys) => Err(Error::bad_argument(
+                OPERATION,
+                format!("{} keys at once; at least one, at most {MAX_KEYS}", keys.len()),
+            )),
         }
     }
 

@@ -11,11 +11,13 @@
 pub mod decision;
 pub mod error;
 pub mod key;
+pub mod limit;
 pub mod lock;
 pub mod memory;
 pub mod time;
+mod url_safe;
 
-pub use decision::{Answer, Apply, Decision, State, TooLate, Verdict, WrongType, decide_within};
+pub use decision::{Answer, Apply, Decision, InTime, State, TooLate, WrongType, decide_within};
 pub use error::{Error, ErrorKind, Refusal};
 pub use key::{Key, Keys, Prefix};
 pub use memory::MemoryStore;

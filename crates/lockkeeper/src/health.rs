@@ -88,8 +88,9 @@ impl Keeper {
         }
     }
 
-    /// Takes no more locks and permits, waits (at most `limit`) until releases and compensations are done, and ends the keeper's
-    /// thread. Locks that are still held are lost to their guards at once, and lapse with their leases: releasing
+    /// Takes no more locks and permits, checks no more limits, returns leased tokens, waits (at most `limit`) until
+    /// releases and compensations are done, and ends the keeper's thread. Locks and permits that are still held are lost
+    /// to their guards at once, and lapse with their leases: releasing
     /// them under a working holder would let a second one in.
     ///
     /// A guard can still be released by hand afterwards.
@@ -107,7 +108,8 @@ impl Keeper {
         inner.closed.store(true, Ordering::Release);
         inner.queues.close();
         inner.permits.close();
-        let _ = tokio::time::timeout(limit, inner.background.drained()).await;
+        let both = futures_util::future::join(inner.background.drained(), inner.purses.close());
+        let _ = tokio::time::timeout(limit, both).await;
         let still_held = inner.background.lose_all();
         let undone = inner.background.pending();
         inner.background.stop(inner.clock.uptime(), Duration::ZERO);

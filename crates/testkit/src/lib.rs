@@ -7,5 +7,6 @@ pub mod differential;
 pub mod drops;
 pub mod fake;
 pub mod history;
+pub mod limits;
 pub mod permits;
 pub mod wait;

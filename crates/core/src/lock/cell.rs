@@ -59,6 +59,8 @@ pub enum FenceMark {
 }
 
 impl State for LockCell {
+    const NOUN: &'static str = "a lock";
+
     fn expire(&mut self, now: Timestamp) {
         let now_ms = now.as_millis();
         if matches!(&self.main, Main::Held(Occupant { expires_ms: Some(at), .. }) if now_ms > *at) {

@@ -8,6 +8,8 @@ pub mod waiting {}
 
 #[doc = include_str!("concurrency.md")]
 pub mod concurrency {}
+#[doc = include_str!("limits.md")]
+pub mod limits {}
 
 #[doc = include_str!("fencing.md")]
 pub mod fencing {}

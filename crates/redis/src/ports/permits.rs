@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockkeeper_core::Timestamp;
 use lockkeeper_core::lock::Lease;
 use lockkeeper_core::lock::permit::{
     AcquirePermit, AcquirePermitReply, InspectPermits, MAX_PERMIT_AHEAD, MAX_PERMITS, PermitHolder,
@@ -35,7 +36,12 @@ impl Port for AcquirePermit {
         command.arg(self.limit.get()).arg(most_ahead());
     }
 
-    fn read(status: &[u8], mut fields: Fields) -> Result<AcquirePermitReply, Malformed> {
+    fn read(
+        &self,
+        _at: Timestamp,
+        status: &[u8],
+        mut fields: Fields,
+    ) -> Result<AcquirePermitReply, Malformed> {
         let held = held(&mut fields)?;
         match status {
             b"granted" => Ok(AcquirePermitReply::Granted { held }),
@@ -57,7 +63,7 @@ impl Port for RenewPermit {
         command.arg(most_ahead());
     }
 
-    fn read(status: &[u8], _fields: Fields) -> Result<RenewPermitReply, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], _fields: Fields) -> Result<RenewPermitReply, Malformed> {
         match status {
             b"renewed" => Ok(RenewPermitReply::Renewed),
             b"expired" => Ok(RenewPermitReply::Expired),
@@ -74,7 +80,7 @@ impl Port for ReleasePermit {
         command.arg(self.token.as_bytes()).arg(most_ahead());
     }
 
-    fn read(status: &[u8], _fields: Fields) -> Result<ReleasePermitReply, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], _fields: Fields) -> Result<ReleasePermitReply, Malformed> {
         match status {
             b"released" => Ok(ReleasePermitReply::Released),
             b"expired" => Ok(ReleasePermitReply::Expired),
@@ -91,7 +97,7 @@ impl Port for InspectPermits {
         command.arg(most_ahead()).arg(MAX_PERMITS);
     }
 
-    fn read(status: &[u8], fields: Fields) -> Result<Vec<PermitHolder>, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], fields: Fields) -> Result<Vec<PermitHolder>, Malformed> {
         match status {
             b"seen" => fields.rest().map(seen).collect(),
             _ => Err(UNKNOWN_STATUS),

@@ -39,7 +39,7 @@ impl Default for PermitCell {
 }
 
 impl State for PermitCell {
-    const WHAT: &'static str = "a set of permits";
+    const NOUN: &'static str = "a set of permits";
 
     fn expire(&mut self, now: Timestamp) {
         if let Self::Ours(permits) = self {

@@ -1,0 +1,193 @@
+//! The ports of locks.
+
+use lockkeeper_core::Timestamp;
+use lockkeeper_core::lock::{
+    Acquire, AcquireReply, FENCE_LEAD, FENCE_RETENTION, ForceRelease, ForceReleaseReply, Inspect, Inspection,
+    KeeperName, Leave, MAX_PRESENT, MAX_TOKEN_BYTES, PRESENCE, Release, ReleaseReply, Renew, RenewReply,
+    Swap, SwapReply, Waiter, Watch, WatchOutcome, WatchReply,
+};
+use lockkeeper_core::time::micros_of;
+use redis::{Cmd, Value};
+
+use super::{EXACT, Part, Port, UNKNOWN_STATUS, time};
+use crate::reply::{Fields, Malformed};
+use crate::script::{self, Script};
+
+/// Retention and lead, as the scripts take them.
+fn fence_bounds(command: &mut Cmd) {
+    command.arg(micros_of(FENCE_RETENTION) / 1000).arg(micros_of(FENCE_LEAD));
+}
+
+impl Port for Acquire {
+    const SCRIPT: &'static Script = &script::ACQUIRE;
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(self.token.as_bytes()).arg(self.lease.as_millis()).arg(time(self.not_after));
+        command.arg(self.fences.seen.min(EXACT)).arg(self.fences.size());
+        fence_bounds(command);
+    }
+
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<AcquireReply, Malformed> {
+        match status {
+            b"granted" => fields.fence().map(AcquireReply::Granted),
+            b"busy" => fields.busy().map(AcquireReply::Busy),
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
+impl Port for Watch {
+    const SCRIPT: &'static Script = &script::WATCH;
+    const KEYS: &'static [Part] = &[Part::Main, Part::Fence, Part::Presence];
+
+    fn arguments(&self, command: &mut Cmd) {
+        self.acquire.arguments(command);
+        command.arg(self.waiter.keeper.as_bytes()).arg(self.waiter.count);
+        command.arg(micros_of(PRESENCE) / 1000).arg(MAX_PRESENT);
+    }
+
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<WatchReply, Malformed> {
+        let others_wait = fields.int()? != 0;
+        let outcome = match status {
+            b"granted" => WatchOutcome::Granted(fields.fence()?),
+            b"busy" => WatchOutcome::Busy(fields.busy()?),
+            _ => return Err(UNKNOWN_STATUS),
+        };
+        Ok(WatchReply { outcome, others_wait })
+    }
+}
+
+impl Port for Leave {
+    const SCRIPT: &'static Script = &script::LEAVE;
+    const KEYS: &'static [Part] = &[Part::Presence];
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(self.keeper.as_bytes());
+    }
+
+    fn read(&self, _at: Timestamp, status: &[u8], _fields: Fields) -> Result<(), Malformed> {
+        match status {
+            b"left" => Ok(()),
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
+impl Port for Renew {
+    const SCRIPT: &'static Script = &script::RENEW;
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(self.token.as_bytes()).arg(self.lease.as_millis()).arg(time(self.not_after));
+        command.arg(micros_of(FENCE_RETENTION) / 1000);
+    }
+
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<RenewReply, Malformed> {
+        match status {
+            b"renewed" => Ok(RenewReply::Renewed),
+            b"expired" => fields.index().map(RenewReply::Expired),
+            b"other" => Ok(RenewReply::HeldByAnother(fields.index()?, fields.holder()?)),
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
+impl Port for Release {
+    const SCRIPT: &'static Script = &script::RELEASE;
+    const KEYS: &'static [Part] = &[Part::Main];
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(self.token.as_bytes());
+    }
+
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<ReleaseReply, Malformed> {
+        match status {
+            b"released" => Ok(ReleaseReply::Released),
+            b"expired" => fields.index().map(ReleaseReply::Expired),
+            b"other" => Ok(ReleaseReply::HeldByAnother(fields.index()?, fields.holder()?)),
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
+impl Port for Swap {
+    const SCRIPT: &'static Script = &script::SWAP;
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(self.from.as_bytes()).arg(self.to.as_bytes()).arg(self.lease.as_millis());
+        command.arg(time(self.not_after)).arg(self.fences.seen.min(EXACT)).arg(self.fences.size());
+        fence_bounds(command);
+    }
+
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<SwapReply, Malformed> {
+        match status {
+            b"swapped" => fields.fence().map(SwapReply::Swapped),
+            b"expired" => fields.index().map(SwapReply::Expired),
+            b"other" => Ok(SwapReply::HeldByAnother(fields.index()?, fields.holder()?)),
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
+impl Port for ForceRelease {
+    const SCRIPT: &'static Script = &script::FORCE_RELEASE;
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(self.shown.token_bytes()).arg(self.shown.token_length()).arg(time(self.not_after));
+        command.arg(self.seen.min(EXACT));
+        fence_bounds(command);
+    }
+
+    fn read(
+        &self,
+        _at: Timestamp,
+        status: &[u8],
+        mut fields: Fields,
+    ) -> Result<ForceReleaseReply, Malformed> {
+        match status {
+            b"released" => fields.fence().map(ForceReleaseReply::Released),
+            b"free" => Ok(ForceReleaseReply::Free),
+            b"other" => {
+                fields.index()?;
+                fields.holder().map(ForceReleaseReply::HeldByAnother)
+            }
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
+impl Port for Inspect {
+    const SCRIPT: &'static Script = &script::INSPECT;
+    const KEYS: &'static [Part] = &[Part::Main, Part::Fence, Part::Presence];
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(micros_of(PRESENCE) / 1000).arg(MAX_PRESENT);
+    }
+
+    fn read(&self, _at: Timestamp, status: &[u8], fields: Fields) -> Result<Vec<Inspection>, Malformed> {
+        match status {
+            b"seen" => fields.rest().map(inspection).collect(),
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
+fn inspection(value: Value) -> Result<Inspection, Malformed> {
+    let mut fields = Fields::of(value)?;
+    let kind = fields.bytes()?;
+    let holder = fields.holder()?;
+    let (remaining, fence) = (fields.remaining()?, u64::try_from(fields.int()?).ok());
+    let mut waiters = fields.pairs(|keeper, count| Waiter {
+        keeper: KeeperName::new(keeper),
+        count: u32::try_from(count).unwrap_or(u32::MAX),
+    })?;
+    waiters.sort_by(|one, other| one.keeper.cmp(&other.keeper));
+    let held = kind == b"held";
+    debug_assert!(holder.token_bytes().len() <= MAX_TOKEN_BYTES);
+    Ok(Inspection {
+        holder: held.then_some(holder),
+        remaining: if held { remaining } else { None },
+        fence: fence.map(lockkeeper_core::lock::Fence::new),
+        waiters,
+        wrong_type: kind == b"wrongtype",
+    })
+}
