@@ -12,8 +12,8 @@ use lockkeeper_redis::{Lane, RedisStore};
 use crate::backend::Backend;
 use crate::background::Background;
 use crate::builder::KeeperBuilder;
-use crate::limit::Circuit;
-use crate::lock::{GiveBack, Locals, Lock, Queues, Segments};
+use crate::limit::{Circuit, Purses};
+use crate::lock::{GiveBack, Lines, Locals, Lock, Queues, Segments};
 
 /// Makes locks on one store. Cheap to clone; clones share connections, thread and clock.
 #[derive(Clone)]
@@ -28,10 +28,12 @@ pub(crate) struct Inner {
     pub(crate) prefix: Prefix,
     pub(crate) limit_prefix: Prefix,
     pub(crate) circuit: Arc<Circuit>,
+    pub(crate) purses: Purses,
     pub(crate) identity: Identity,
     /// What others see of those who wait here.
     pub(crate) name: KeeperName,
     pub(crate) queues: Arc<Queues>,
+    pub(crate) permits: Arc<Lines>,
     pub(crate) response_timeout: Duration,
     pub(crate) held_count: AtomicUsize,
     pub(crate) seen_fence: AtomicU64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing};
-use lockkeeper_core::{Error, ErrorKind, Keys, Timestamp, Uptime};
+use lockkeeper_core::{Error, ErrorKind, Keys, MemoryStore, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
 use super::away::{WhenAway, is_away, is_silent};
@@ -75,13 +75,16 @@ impl Checker {
     }
 
     async fn decide(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
+        match self.ask_store(keys, ask, sent).await {
+            Ok(verdict) => Ok(verdict),
+            Err(error) => self.without_store(keys, ask, error),
+        }
+    }
+
+    /// Asks the store, or what is remembered of it; whatever the policy.
+    pub(super) async fn ask_store(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
         if let Backend::Memory(store) = &self.inner.backend {
-            let check =
-                Check { quotas: self.plan.quotas.clone(), asks: [ask].into(), not_after: Timestamp::MAX };
-            return match store.apply_now(keys, check, self.terms.decide_within) {
-                Ok(mut answer) => Ok(self.verdict(answer.reply.checked.remove(0), Source::Store)),
-                Err(error) => self.without_store(keys, ask, error),
-            };
+            return self.ask_memory(store, keys, ask);
         }
         if self.terms.remembers
             && let Some(denied) = self.denials.of(keys, ask.least(), || sent)
@@ -90,20 +93,34 @@ impl Checker {
         }
         match self.inner.circuit.way(sent) {
             Way::Closed => {}
-            way => {
-                if way == Way::Probe {
-                    self.probe();
-                }
-                return self.without_store(keys, ask, circuit_open(keys));
+            Way::Open => return Err(circuit_open(keys)),
+            Way::Probe => {
+                self.probe();
+                return Err(circuit_open(keys));
             }
         }
         match self.batches.check(keys, ask).await {
             Ok(checked) => Ok(self.decided(keys, ask, checked, sent)),
             Err(error) => {
                 self.note_failure(&error);
-                self.without_store(keys, ask, error)
+                Err(error)
             }
         }
+    }
+
+    /// Without a future, and for one limit without an allocation.
+    fn ask_memory(&self, store: &MemoryStore, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
+        let checked = match (&*self.plan.quotas, keys.as_slice()) {
+            ([quota], [key]) => store
+                .check_one(key.as_bytes(), *quota, ask)
+                .map_err(|wrong| wrong.into_error::<Check>(keys))?,
+            _ => {
+                let check =
+                    Check { quotas: self.plan.quotas.clone(), asks: [ask].into(), not_after: Timestamp::MAX };
+                store.apply_now(keys, check, self.terms.decide_within)?.reply.checked.remove(0)
+            }
+        };
+        Ok(self.verdict(checked, Source::Store))
     }
 
     fn decided(&self, keys: &Keys, ask: Ask, checked: Checked, sent: Uptime) -> Verdict {

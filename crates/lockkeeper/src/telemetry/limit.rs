@@ -28,4 +28,7 @@ impl LimitClass {
 
     /// The store answered so many checks at once, and repaired so many keys.
     pub(crate) fn answered(&self, _batch: usize, _repaired: usize) {}
+
+    /// So many verdicts were given out of leased tokens.
+    pub(crate) fn spent(&self, _verdicts: u64) {}
 }

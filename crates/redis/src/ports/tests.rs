@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, Check, Limit, Peek, Quota, Refund, Reset};
+use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, PermitLimit, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
     Acquire, FenceRequest, ForceRelease, Holder, Inspect, KeeperName, Lease, Leave, OwnerToken, Release,
     Renew, Swap, Waiter, Watch,
@@ -79,6 +80,11 @@ fn headers_say_what_the_scripts_and_ports_do() {
     check(&Swap { from: token.clone(), to: token.clone(), lease, fences, not_after });
     check(&ForceRelease { shown: Holder::new(b"t", 1), seen: 0, not_after });
     check(&Inspect);
+    let limit = PermitLimit::new(1).unwrap();
+    check(&AcquirePermit { token: token.clone(), lease, limit, not_after });
+    check(&RenewPermit { token: token.clone(), lease, not_after });
+    check(&ReleasePermit { token });
+    check(&InspectPermits);
 }
 
 #[test]
