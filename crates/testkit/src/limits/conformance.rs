@@ -478,12 +478,14 @@ async fn a_log_says_when_the_next_call_leaves(arm: &impl LimitArm) {
         arm.advance(wait * SECOND);
     }
     arm.advance(SECOND + MICRO);
-    // The first has left and is not trimmed by who takes nothing; three fit when the last one leaves.
-    let before = kept(arm, &at, quota).await;
+    // The first has left; three fit when the last one leaves.
+    let (seen, expires_ms) =
+        (peek(arm, &at, &[quota], Ask::whole(3)).await, kept(arm, &at, quota).await.expires_ms);
     let refused = check(arm, &at, quota, &[Ask::whole(3)]).await.checked.remove(0);
     assert_eq!(refused.standings[0].retry_after, Some(9 * SECOND - MICRO), "{}", arm.name());
-    assert_eq!(peek(arm, &at, &[quota], Ask::whole(3)).await.expect("an answer"), refused, "{}", arm.name());
-    assert_eq!(kept(arm, &at, quota).await, before, "{}", arm.name());
+    assert_eq!(seen.expect("an answer"), refused, "{}", arm.name());
+    let stored = Stored::Log([BEGIN + 8_000_000, BEGIN + 9_000_000].into());
+    assert_eq!(kept(arm, &at, quota).await, LimitCell { stored, expires_ms }, "{}", arm.name());
 }
 
 async fn a_log_never_goes_back_with_the_clock(arm: &impl LimitArm) {
