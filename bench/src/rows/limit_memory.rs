@@ -52,7 +52,9 @@ fn row(plan: &Plan, limit: Limit, keys: usize, threads: usize) -> Result<Row> {
         let peer = peer::Governor::new(limit)?;
         let pairs = plan.compare(|turn| run(&peer, &names, threads, turn), figure)?;
         let compared = pairs.by(Turn::nanoseconds)?;
-        Ok(Row::compared(work, Unit::Nanoseconds, compared).mark(Mark::RatioAtMost(MOST)).note("bare: governor"))
+        Ok(Row::compared(work, Unit::Nanoseconds, compared)
+            .mark(Mark::RatioAtMost(MOST))
+            .note("bare: governor"))
     }
     #[cfg(not(feature = "peers"))]
     {

@@ -15,6 +15,7 @@ pub mod limit;
 pub mod lock;
 pub mod memory;
 pub mod time;
+mod url_safe;
 
 pub use decision::{Answer, Apply, Decision, InTime, State, TooLate, WrongType, decide_within};
 pub use error::{Error, ErrorKind, Refusal};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::limit::{Check, LimitCell, Peek, Refund, Reset};
 use lockkeeper_core::lock::{
     Acquire, ForceRelease, Inspect, Leave, LockCell, LockStore, Release, Renew, StoreFuture, Swap, Watch,
 };
-use lockkeeper_core::{Answer, Apply, Decision, Error, Keys, MemoryStore, Timestamp};
+use lockkeeper_core::{Answer, Apply, Decision, Error, ErrorKind, Keys, MemoryStore, Timestamp};
 use lockkeeper_redis::{Lane, RedisStore};
 
 /// Where locks live.
@@ -71,7 +72,51 @@ lock_decisions! {
     Inspect => inspect,
 }
 
+/// A decision of limits: every back end but those of others can apply it.
+pub(crate) trait LimitDecision: Decision<State = LimitCell> {
+    fn on_redis(
+        self,
+        store: &RedisStore,
+        at: &Keys,
+        within: Duration,
+    ) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send;
+}
+
+macro_rules! limit_decisions {
+    ($($decision:ty),* $(,)?) => {$(
+        impl LimitDecision for $decision {
+            fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
+                store.apply(at, self, within)
+            }
+        }
+    )*};
+}
+
+limit_decisions!(Check, Peek, Refund, Reset);
+
 impl Backend {
+    /// Applies a decision of limits, on Redis over the command connection.
+    pub(crate) async fn apply_limit<D: LimitDecision>(
+        &self,
+        at: &Keys,
+        decision: D,
+        within: Duration,
+    ) -> Result<Answer<D::Reply>, Error> {
+        match self {
+            Self::Memory(store) => store.apply_now(at, decision, within),
+            Self::Redis(lanes) => decision.on_redis(lanes.on(Lane::Command), at, within).await,
+            Self::Other(_) => Err(Error::new(ErrorKind::Unsupported, D::NAME, "this store has locks only")),
+        }
+    }
+
+    /// It is known to be a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        match self {
+            Self::Redis(lanes) => lanes.on(Lane::Command).is_cluster(),
+            _ => false,
+        }
+    }
+
     /// Applies `decision`; on Redis, over the connection of `lane`.
     pub(crate) async fn apply<D: LockDecision>(
         &self,

@@ -12,11 +12,14 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
+use crate::limit::Purses;
 use crate::lock::{Locals, Queues, Segments};
 use crate::telemetry;
 
 /// What lock keys begin with unless [`KeeperBuilder::prefix`] says otherwise.
 const DEFAULT_PREFIX: &str = "lock:";
+/// What limit keys begin with unless [`KeeperBuilder::limit_prefix`] says otherwise.
+const DEFAULT_LIMIT_PREFIX: &str = "limit:";
 
 /// Settings of a keeper.
 #[derive(Default)]
@@ -24,6 +27,7 @@ const DEFAULT_PREFIX: &str = "lock:";
 pub struct KeeperBuilder {
     store: Chosen,
     prefix: Option<Prefix>,
+    limit_prefix: Option<Prefix>,
     lazy: bool,
     owner: Option<String>,
     clock: Option<Arc<dyn Clock>>,
@@ -75,12 +79,20 @@ impl KeeperBuilder {
         Self { store: Chosen::Ready(Backend::Other(store)), ..self }
     }
 
-    /// What every key begins with, instead of `lock:`; may be empty.
+    /// What every lock's key begins with, instead of `lock:`; may be empty.
     ///
     /// # Errors
     /// Longer than 4096 bytes, or with braces that are not one complete hash tag.
     pub fn prefix(self, prefix: impl AsRef<[u8]>) -> Result<Self, Error> {
         Ok(Self { prefix: Some(Prefix::new(prefix)?), ..self })
+    }
+
+    /// What every limit's key begins with, instead of `limit:`; may be empty.
+    ///
+    /// # Errors
+    /// As [`prefix`](Self::prefix).
+    pub fn limit_prefix(self, prefix: impl AsRef<[u8]>) -> Result<Self, Error> {
+        Ok(Self { limit_prefix: Some(Prefix::new(prefix)?), ..self })
     }
 
     /// Connects with the first use instead of now, so that a service starts while Redis is away.
@@ -138,6 +150,9 @@ impl KeeperBuilder {
             backend,
             clock,
             prefix: self.prefix.map_or_else(|| Prefix::new(DEFAULT_PREFIX), Ok)?,
+            limit_prefix: self.limit_prefix.map_or_else(|| Prefix::new(DEFAULT_LIMIT_PREFIX), Ok)?,
+            circuit: Arc::default(),
+            purses: Purses::default(),
             identity,
             name,
             queues,

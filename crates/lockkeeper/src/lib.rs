@@ -38,6 +38,7 @@ mod clock;
 pub mod guide;
 mod health;
 mod keeper;
+mod limit;
 mod list;
 mod lock;
 mod operate;
@@ -47,6 +48,10 @@ pub use builder::KeeperBuilder;
 pub use clock::SystemClock;
 pub use health::{Closed, Health};
 pub use keeper::Keeper;
+pub use limit::{
+    DEFAULT_DECIDE_WITHIN, DEFAULT_LEASE_AGE, Detail, Joint, LeasedLimiter, LimitState, Limiter, Source,
+    Verdict, WhenAway,
+};
 pub use list::{ListCursor, LockView, Page};
 pub use lock::{
     Acquired, Busy, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Degradable, DegradableGuard,
@@ -55,6 +60,7 @@ pub use lock::{
 };
 pub use lockkeeper_core as core;
 pub use lockkeeper_core::key::join_parts;
+pub use lockkeeper_core::limit::{Algorithm, IntoLimits, IntoSubject, Limit, Subject, WindowStart};
 pub use lockkeeper_core::lock::{Fence, Holder, Inspection, KeeperName, OwnerToken, Waiter};
 pub use lockkeeper_core::{Clock, Error, ErrorKind, Key, ManualClock, MemoryStore, Prefix, Refusal};
 pub use lockkeeper_redis as redis;

@@ -134,6 +134,17 @@ impl Link {
         }
     }
 
+    /// What the probe of the connection found, if there is one at the moment.
+    pub(crate) fn info(&self) -> Option<Arc<ServerInfo>> {
+        match self {
+            Self::Own(link) => match &*link.state.borrow() {
+                State::Up(up) => Some(up.info().clone()),
+                _ => None,
+            },
+            Self::Adopted(adopted) => adopted.info.get().cloned(),
+        }
+    }
+
     /// There is a connection at the moment, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
         match self {

@@ -38,7 +38,7 @@ where
 pub(crate) struct Adopted {
     pub(crate) clock: ServerClock,
     make: Box<dyn Fn() -> Box<dyn ConnectionLike + Send> + Send + Sync>,
-    info: OnceCell<Arc<ServerInfo>>,
+    pub(crate) info: OnceCell<Arc<ServerInfo>>,
 }
 
 impl Adopted {

@@ -151,6 +151,11 @@ impl RedisStore {
         self.link().is_up()
     }
 
+    /// This lane's connection leads to a cluster, as far as is known.
+    pub fn is_cluster(&self) -> bool {
+        self.link().info().is_some_and(|info| info.mode == "cluster")
+    }
+
     /// Asks for the server's time: finds out whether this lane's connection still answers. One `TIME`.
     ///
     /// # Errors
@@ -331,7 +336,7 @@ impl<D: Port> Attempt<'_, D> {
                 Err(WrongType { index, side }.into_error::<D>(self.at))
             }
             status => {
-                let reply = D::read(status, fields).map_err(malformed)?;
+                let reply = self.decision.read(at, status, fields).map_err(malformed)?;
                 Ok(Next::Done(Answer { reply, at, sent: self.sent }))
             }
         }

@@ -17,6 +17,7 @@ mod quota;
 mod refund;
 mod reset;
 mod standing;
+mod subject;
 mod text;
 mod window;
 
@@ -40,4 +41,5 @@ pub use quota::{
 pub use refund::{Refund, Refunded};
 pub use reset::Reset;
 pub use standing::{Checked, Outcome, Standing, Standings};
+pub use subject::{IntoSubject, MAX_KIND_BYTES, MAX_SUBJECT_BYTES, MAX_VALUE_BYTES, Subject};
 pub use window::Window;

@@ -285,7 +285,7 @@ fn window_of(window: Duration) -> Result<u64, Error> {
     let detail = match window {
         Duration::ZERO => "the window is 0; at least 1µs".to_owned(),
         _ if window > MAX_WINDOW => format!("the window is {shown}; at most 100 years"),
-        _ if window.subsec_nanos() % 1000 != 0 => {
+        _ if !window.subsec_nanos().is_multiple_of(1000) => {
             format!("the window is {window:?}; it must be whole microseconds")
         }
         _ => return Ok(micros_of(window)),

@@ -60,7 +60,7 @@ impl Unit {
     /// A duration as a limit's text has it: `20s`, `90min`.
     pub(super) fn show(duration: Duration) -> String {
         let micros = crate::time::micros_of(duration);
-        let fitting = UNITS.iter().find(|(_, unit)| micros >= *unit && micros % unit == 0);
+        let fitting = UNITS.iter().find(|(_, unit)| micros >= *unit && micros.is_multiple_of(*unit));
         fitting.map_or_else(|| format!("{micros}us"), |(name, unit)| format!("{}{name}", micros / unit))
     }
 }

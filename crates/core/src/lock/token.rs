@@ -8,10 +8,11 @@ use super::presence::KeeperName;
 use crate::error::Error;
 use crate::key::Escaped;
 use crate::time::Timestamp;
+use crate::url_safe::{URL_SAFE_CHARS, is_url_safe, url_safe};
 
 /// The longest token that we write or accept, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 256;
-const SECRET_CHARS: usize = 22;
+const SECRET_CHARS: usize = URL_SAFE_CHARS;
 const MOST_LABEL: usize = 64;
 
 /// The right to release one acquisition: 128 random bits, then who and when in clear:
@@ -199,17 +200,6 @@ impl fmt::Debug for Holder {
     }
 }
 
-const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-fn url_safe(random: [u8; 16]) -> [u8; SECRET_CHARS] {
-    let mut bits = u128::from_be_bytes(random);
-    std::array::from_fn(|_| {
-        let char = URL_SAFE[(bits & 63) as usize];
-        bits >>= 6;
-        char
-    })
-}
-
 fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut start = digits.len();
     loop {
@@ -220,10 +210,6 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
             return &digits[start..];
         }
     }
-}
-
-fn is_url_safe(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
 fn is_plain(byte: u8) -> bool {

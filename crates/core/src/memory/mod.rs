@@ -117,6 +117,16 @@ impl MemoryStore {
         });
     }
 
+    /// How many limits are kept, expired ones perhaps included.
+    pub fn limits_len(&self) -> usize {
+        self.tables.limits.len()
+    }
+
+    /// This limit is kept.
+    pub fn has_limit(&self, key: &Key) -> bool {
+        self.tables.limits.has(key)
+    }
+
     /// How many keys are kept, expired ones not counted.
     pub fn len(&self) -> usize {
         let now = self.clock.wall();

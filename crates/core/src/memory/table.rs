@@ -149,6 +149,17 @@ impl<S: State> Table<S> {
         }
     }
 
+    /// How many keys there are, expired ones perhaps included.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().cells.len()).sum()
+    }
+
+    /// This key is there.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        let hash = self.hasher.hash_one(key.as_bytes());
+        self.shards[shard_of(hash)].0.lock().find(hash, key.as_bytes()).is_some()
+    }
+
     /// For how many keys there is memory.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {

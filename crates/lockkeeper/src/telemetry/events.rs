@@ -127,3 +127,8 @@ pub(crate) fn degraded(keys: &Keys, error: &Error) {
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// The limiters stop asking the store.
+pub(crate) fn limit_circuit_opened(error: &Error) {
+    tracing::warn!(target: TARGET, %error, "limit_circuit_opened");
+}

@@ -6,11 +6,13 @@
 
 mod class;
 pub(crate) mod events;
+mod limit;
 mod reason;
 mod table;
 
 pub use class::{Class, MAX_CLASSES};
 pub(crate) use class::{Way, waiting_fell_back};
+pub(crate) use limit::LimitClass;
 pub(crate) use reason::Reason;
 pub use table::{EVENTS, Event, METRICS, Metric, MetricKind, TARGET, Unit, describe};
 

@@ -8,7 +8,7 @@ use crate::limit::*;
 /// When, and how much.
 type Granted = Vec<(u64, u64)>;
 
-fn granted(subject: &mut Subject, steps: &[Step]) -> Granted {
+fn granted(subject: &mut Limited, steps: &[Step]) -> Granted {
     let mut granted = Vec::new();
     for step in steps {
         match subject.step(*step) {
@@ -59,7 +59,7 @@ proptest! {
 
     #[test]
     fn r53_no_interval_has_more_than_the_stated_bound(limit in limits(), steps in calls(), offset in 0u64..20_000_000) {
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         subject.pass(offset);
         let granted = granted(&mut subject, &steps);
         if let Some(bound) = stated(subject.quota) {
@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn r35_what_passes_is_never_more_than_there_was(limit in limits(), steps in dealings()) {
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         for step in steps {
             let before = subject.remaining();
             let granted = subject.step(step);
@@ -84,7 +84,7 @@ proptest! {
 
 #[test]
 fn r52_r55_a_fixed_window_lets_2n_through_around_a_boundary() {
-    let mut subject = Subject::of("60/1min fixed-window");
+    let mut subject = Limited::of("60/1min fixed-window");
     subject.pass(59_999_999);
     assert_eq!(subject.calls(100), 60);
     subject.pass(1);
@@ -94,7 +94,7 @@ fn r52_r55_a_fixed_window_lets_2n_through_around_a_boundary() {
 /// The call that begins a window lies a whole window before the next one, so 2N − 1 is what calls reach.
 #[test]
 fn r52_a_window_from_the_first_call_reaches_2n_less_one() {
-    let mut subject = Subject::of("5/10s fixed-window-from-first");
+    let mut subject = Limited::of("5/10s fixed-window-from-first");
     let mut granted = vec![(subject.now_us, subject.take(1))];
     subject.pass(10 * SECOND - 1);
     granted.push((subject.now_us, subject.take(4)));
@@ -105,7 +105,7 @@ fn r52_a_window_from_the_first_call_reaches_2n_less_one() {
 
 #[test]
 fn r52_and_2n_where_the_first_call_was_refunded() {
-    let mut subject = Subject::of("5/10s fixed-window-from-first");
+    let mut subject = Limited::of("5/10s fixed-window-from-first");
     subject.take(1);
     subject.refund(1);
     subject.pass(10 * SECOND - 1);
@@ -116,7 +116,7 @@ fn r52_and_2n_where_the_first_call_was_refunded() {
 
 #[test]
 fn r53_a_sliding_log_reaches_n_and_no_more_at_a_boundary() {
-    let mut subject = Subject::of("60/1min sliding-log");
+    let mut subject = Limited::of("60/1min sliding-log");
     subject.pass(59_999_999);
     assert_eq!(subject.calls(100), 60);
     subject.pass(1);
@@ -130,7 +130,7 @@ fn r53_a_sliding_log_reaches_n_and_no_more_at_a_boundary() {
 #[test]
 fn r29_a_sliding_counter_reaches_2n_less_one() {
     for count in [1, 2, 10, 1_000] {
-        let mut subject = Subject::new(Limit::sliding_counter(count, std::time::Duration::from_secs(10)));
+        let mut subject = Limited::new(Limit::sliding_counter(count, std::time::Duration::from_secs(10)));
         subject.pass(10 * SECOND - 1);
         let mut granted = vec![(subject.now_us, subject.check(Ask::up_to(count)).granted())];
         // Two microseconds before the end of the next window, which is a window less one after those.
@@ -142,7 +142,7 @@ fn r29_a_sliding_counter_reaches_2n_less_one() {
 
 #[test]
 fn r49_a_token_bucket_reaches_its_capacity_and_what_is_refilled() {
-    let mut subject = Subject::of("7/10s burst=3");
+    let mut subject = Limited::of("7/10s burst=3");
     let mut total = subject.calls(9);
     for _ in 0..1000 {
         subject.pass(10_001);

@@ -12,7 +12,7 @@ use super::support::*;
 use crate::limit::*;
 
 /// Forward movement, and how much was granted then.
-fn moved(subject: &mut Subject, steps: &[Step]) -> (Vec<(u64, u64)>, u64) {
+fn moved(subject: &mut Limited, steps: &[Step]) -> (Vec<(u64, u64)>, u64) {
     let (mut moved, mut set_back, mut granted) = (0, 0, Vec::new());
     for step in steps {
         let before = subject.now_us;
@@ -31,7 +31,7 @@ proptest! {
 
     #[test]
     fn r101_r103_r106_no_more_passes_than_the_bound_of_the_forward_movement(limit in limits(), steps in unsteady()) {
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         let (granted, set_back) = moved(&mut subject, &steps);
         // Windows that are aligned to the clock come again when it is set back over their beginning.
         let again = match subject.quota.algorithm() {
@@ -48,7 +48,7 @@ proptest! {
 
     #[test]
     fn r104_r106_nobody_waits_longer_than_two_windows(limit in limits(), steps in unsteady(), cost in 1u64..12) {
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         subject.play(steps);
         let most = match subject.quota.algorithm() {
             Algorithm::TokenBucket { .. } => 1,
@@ -62,7 +62,7 @@ proptest! {
 
     #[test]
     fn r101_stored_times_move_back_only_where_they_are_repaired(limit in limits(), steps in unsteady()) {
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         for step in steps {
             let (before, repaired) = (subject.kept().stored, subject.repaired);
             let latest = reference(&before);
@@ -97,7 +97,7 @@ const HOUR: u64 = 3_600 * SECOND;
 #[test]
 fn r104_an_hour_back_is_repaired_once_and_what_was_used_stays_used() {
     for limit in EACH {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         subject.calls(5);
         subject.now_us -= HOUR;
         assert_eq!((subject.calls(3), subject.repaired), (0, 1), "{limit}");
@@ -111,7 +111,7 @@ fn r104_an_hour_back_is_repaired_once_and_what_was_used_stays_used() {
 #[test]
 fn r103_a_little_back_gives_nothing() {
     for limit in EACH {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         subject.pass(20);
         subject.calls(5);
         subject.now_us -= 40;
@@ -125,7 +125,7 @@ fn r103_a_little_back_gives_nothing() {
 
 #[test]
 fn r101_times_that_alternate_refill_once() {
-    let mut subject = Subject::of("60/1min burst=150");
+    let mut subject = Limited::of("60/1min burst=150");
     subject.now_us = START + 290 * SECOND;
     assert_eq!(subject.take(2), 2);
     for _ in 0..10 {
@@ -141,7 +141,7 @@ fn r101_times_that_alternate_refill_once() {
 #[test]
 fn an_hour_forward_counts_as_an_hour() {
     for limit in EACH {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         subject.calls(5);
         subject.pass(HOUR);
         assert_eq!((subject.calls(9), subject.repaired), (5, 0), "{limit}");
@@ -152,7 +152,7 @@ fn an_hour_forward_counts_as_an_hour() {
 #[test]
 fn a_clock_that_flaps_by_an_hour_gives_one_capacity_per_turn() {
     for limit in EACH {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         assert_eq!(subject.calls(9), 5);
         for _ in 0..10 {
             subject.now_us -= HOUR;

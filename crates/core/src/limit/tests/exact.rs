@@ -56,7 +56,7 @@ proptest! {
         polls in prop::collection::vec((0u64..5_000, 0u32..30, 0u64..200), 1..80),
     ) {
         let (refill, period_us, capacity) = rate;
-        let mut subject = Subject::new(Limit::token_bucket(capacity).refill(refill, Duration::from_micros(period_us)));
+        let mut subject = Limited::new(Limit::token_bucket(capacity).refill(refill, Duration::from_micros(period_us)));
         let mut fractions = Fractions::new(rate);
         for (gap, doublings, cost) in polls {
             // From microseconds to months.
@@ -83,7 +83,7 @@ proptest! {
         let capacity = capacity.min(MAX_COUNT);
         let limit = Limit::token_bucket(capacity).refill(refill, Duration::from_micros(period_us));
         let Ok(limit) = limit else { return Ok(()) };
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         let mut total = u128::from(subject.check(Ask::up_to(MAX_COUNT)).granted());
         for gap in gaps {
             subject.pass(gap * scale / 10);
@@ -114,7 +114,7 @@ fn r61_every_rate_of_the_list_is_exact_over_a_long_time() {
         (1_000_007, 86_400 * SECOND, 10_000),
     ] {
         let mut subject =
-            Subject::new(Limit::token_bucket(50).refill(refill, Duration::from_micros(period_us)));
+            Limited::new(Limit::token_bucket(50).refill(refill, Duration::from_micros(period_us)));
         let gap = (period_us * 7 / refill).max(7) - 1;
         let mut total = subject.calls(60);
         for _ in 0..polls {
@@ -125,7 +125,7 @@ fn r61_every_rate_of_the_list_is_exact_over_a_long_time() {
         assert_eq!(u128::from(total), 50 + refilled, "{refill} per {period_us}");
     }
     let years = |years: u64| years * 365 * 86_400 * SECOND;
-    let mut subject = Subject::of("1/70y");
+    let mut subject = Limited::of("1/70y");
     assert_eq!(subject.calls(2), 1);
     subject.pass(years(70) - 1);
     assert_eq!((subject.take(1), subject.standing().retry_after), (0, Some(Duration::from_micros(1))));
@@ -135,7 +135,7 @@ fn r61_every_rate_of_the_list_is_exact_over_a_long_time() {
 
 #[test]
 fn r46_polling_every_millisecond_loses_nothing() {
-    let mut subject = Subject::of("10/s");
+    let mut subject = Limited::of("10/s");
     assert_eq!(subject.calls(20), 10);
     let passed: u64 = (0..60_000).map(|_| (subject.pass(1_000), subject.take(1)).1).sum();
     assert_eq!(passed, 600);
@@ -143,7 +143,7 @@ fn r46_polling_every_millisecond_loses_nothing() {
 
 #[test]
 fn r76_taking_and_giving_back_leaves_nothing_missing() {
-    let mut subject = Subject::of("10/s");
+    let mut subject = Limited::of("10/s");
     for _ in 0..1_000 {
         assert_eq!((subject.take(1), subject.refund(1).remaining), (1, 10));
         subject.pass(100_000);

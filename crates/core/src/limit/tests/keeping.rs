@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::support::*;
 use crate::limit::*;
 
-fn after(limit: Limit, steps: Vec<Step>) -> Subject {
-    let mut subject = Subject::new(Ok(limit));
+fn after(limit: Limit, steps: Vec<Step>) -> Limited {
+    let mut subject = Limited::new(Ok(limit));
     subject.play(steps);
     subject
 }
@@ -89,11 +89,9 @@ proptest! {
                 prop_assert_eq!((*now, *left), (start, used.saturating_sub(cost)));
                 prop_assert_eq!(subject.cell.expires_ms, kept.expires_ms);
             }
-            (Stored::Counter(start, previous, current), Stored::Counter(now, same, left)) => {
-                // Unless the window has ended since.
-                if start == *now {
-                    prop_assert_eq!((*same, *left), (previous, current.saturating_sub(cost)));
-                }
+            // Unless the window has ended since.
+            (Stored::Counter(start, previous, current), Stored::Counter(now, same, left)) if start == *now => {
+                prop_assert_eq!((*same, *left), (previous, current.saturating_sub(cost)));
             }
             _ => {}
         }
@@ -118,7 +116,7 @@ proptest! {
 #[test]
 fn r8_a_refund_in_the_microsecond_of_the_first_call_keeps_the_window() {
     for pause in [0, 1] {
-        let mut subject = Subject::of("5/10s fixed-window-from-first");
+        let mut subject = Limited::of("5/10s fixed-window-from-first");
         subject.take(1);
         subject.pass(pause);
         subject.refund(1);
@@ -139,7 +137,7 @@ fn a_refund_of_nothing_leaves_nothing() {
         "5/10s sliding-log",
         "5/10s sliding-counter",
     ] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         assert_eq!(subject.refund(3).remaining, 5);
         assert_eq!(subject.cell, LimitCell::default(), "{limit}");
     }
@@ -154,9 +152,9 @@ fn r2_r5_a_key_without_expiry_gets_one_also_where_a_call_is_refused() {
         "2/10s sliding-log",
         "2/10s sliding-counter",
     ] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         subject.calls(2);
-        let kept = std::mem::replace(&mut subject.cell.expires_ms, None);
+        let kept = subject.cell.expires_ms.take();
         assert_eq!((subject.take(1), subject.repaired), (0, 1), "{limit}");
         assert_eq!(subject.cell.expires_ms, kept);
         assert_eq!((subject.take(1), subject.repaired), (0, 1), "{limit}");

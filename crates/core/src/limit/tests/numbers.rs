@@ -13,7 +13,7 @@ fn millis(ms: u64) -> Duration {
 
 #[test]
 fn r14_a_bucket_of_one_at_three_per_second_is_kept() {
-    let mut subject = Subject::of("3/s burst=1");
+    let mut subject = Limited::of("3/s burst=1");
     assert_eq!(subject.calls(100), 1);
     assert_eq!(subject.cell.expires_ms, Some(START / 1_000 + 334));
     let passed: u64 = (0..100).map(|_| (subject.pass(100_000), subject.take(1)).1).sum();
@@ -34,7 +34,7 @@ fn r16_r71_a_key_lives_for_whole_milliseconds_rounded_up_and_one_at_least() {
         ("1/1us sliding-log", 1),
         ("1/1us sliding-counter", 1),
     ] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         assert_eq!(subject.take(1), 1);
         assert_eq!(subject.cell.expires_ms, Some(START / 1_000 + lives_ms), "{limit}");
     }
@@ -42,7 +42,7 @@ fn r16_r71_a_key_lives_for_whole_milliseconds_rounded_up_and_one_at_least() {
 
 #[test]
 fn r19_a_bucket_is_not_forgotten_before_it_is_full() {
-    let mut subject = Subject::of("1/10s burst=10");
+    let mut subject = Limited::of("1/10s burst=10");
     assert_eq!(subject.calls(10), 10);
     subject.pass(11 * SECOND);
     assert_eq!(subject.calls(10), 1);
@@ -50,7 +50,7 @@ fn r19_a_bucket_is_not_forgotten_before_it_is_full() {
 
 #[test]
 fn r20_the_previous_window_counts_to_the_end_of_the_next() {
-    let mut subject = Subject::of("10/1min sliding-counter");
+    let mut subject = Limited::of("10/1min sliding-counter");
     subject.pass(SECOND);
     assert_eq!(subject.calls(20), 10);
     assert_eq!(subject.cell.expires_ms, Some(START / 1_000 + 120_000));
@@ -60,7 +60,7 @@ fn r20_the_previous_window_counts_to_the_end_of_the_next() {
 
 #[test]
 fn r22_a_bucket_without_its_key_is_a_full_one() {
-    let mut subject = Subject::of("10/10s");
+    let mut subject = Limited::of("10/10s");
     subject.calls(10);
     subject.pass(10 * SECOND - 1);
     assert_eq!(subject.remaining(), 9);
@@ -95,7 +95,7 @@ fn r23_r56_r58_a_rate_or_capacity_of_nothing_is_refused() {
 
 #[test]
 fn r25_exactly_twenty_of_ten_thousand_calls_pass() {
-    let mut subject = Subject::of("20/1min sliding-log");
+    let mut subject = Limited::of("20/1min sliding-log");
     let passed: u64 = (0..10_000).map(|_| (subject.pass(1_900), subject.take(1)).1).sum();
     assert_eq!(passed, 20);
 }
@@ -103,7 +103,7 @@ fn r25_exactly_twenty_of_ten_thousand_calls_pass() {
 #[test]
 fn r29_refused_calls_do_not_block_for_ever() {
     for (limit, least) in [("10/1min sliding-log", 100), ("10/1min", 100), ("10/1min sliding-counter", 90)] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         let passed: u64 = (0..120).map(|_| (subject.pass(5 * SECOND), subject.take(1)).1).sum();
         assert!(passed >= least && passed <= 120, "{limit}: {passed}");
     }
@@ -112,7 +112,7 @@ fn r29_refused_calls_do_not_block_for_ever() {
 #[test]
 fn r31_the_call_that_makes_it_full_is_allowed() {
     for limit in ["10/1min", "10/1min fixed-window", "10/1min sliding-log", "10/1min sliding-counter"] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         assert_eq!(subject.take(9), 9);
         assert_eq!(subject.check(Ask::whole(1)).standings[0].remaining, 0, "{limit}");
         assert_eq!(subject.take(1), 0, "{limit}");
@@ -122,7 +122,7 @@ fn r31_the_call_that_makes_it_full_is_allowed() {
 #[test]
 fn r32_a_cost_counts_as_a_whole() {
     for limit in ["10/1min", "10/1min fixed-window", "10/1min sliding-log", "10/1min sliding-counter"] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         subject.take(9);
         let denied = subject.check(Ask::whole(5));
         assert_eq!(
@@ -136,7 +136,7 @@ fn r32_a_cost_counts_as_a_whole() {
 
 #[test]
 fn r34_what_has_left_the_window_does_not_count() {
-    let mut subject = Subject::of("5/1min sliding-log");
+    let mut subject = Limited::of("5/1min sliding-log");
     subject.calls(5);
     subject.pass(60 * SECOND);
     assert_eq!(subject.calls(9), 5);
@@ -144,7 +144,7 @@ fn r34_what_has_left_the_window_does_not_count() {
 
 #[test]
 fn r43_three_per_second_stays_three_per_second() {
-    let mut subject = Subject::of("3/s");
+    let mut subject = Limited::of("3/s");
     let passed: Vec<u64> = (0..100).map(|_| (subject.pass(100_000), subject.take(1)).1).collect();
     assert_eq!(passed.iter().sum::<u64>(), 3 + 29);
     assert!(passed.windows(10).all(|second| second.iter().sum::<u64>() <= 6));
@@ -152,7 +152,7 @@ fn r43_three_per_second_stays_three_per_second() {
 
 #[test]
 fn r44_a_bucket_fills_while_it_is_used() {
-    let mut subject = Subject::of("10/30s");
+    let mut subject = Limited::of("10/30s");
     let last = (0..10).map(|at| {
         subject.now_us = START + at * SECOND;
         subject.check(Ask::whole(1)).standings[0].remaining
@@ -162,14 +162,14 @@ fn r44_a_bucket_fills_while_it_is_used() {
 
 #[test]
 fn r47_a_rate_below_one_is_not_rounded() {
-    let mut subject = Subject::of("9/10s burst=10");
+    let mut subject = Limited::of("9/10s burst=10");
     let passed: u64 = (0..60).map(|_| (subject.take(1), subject.pass(SECOND)).0).sum();
     assert_eq!(passed, 60);
 }
 
 #[test]
 fn r49_idle_time_saves_nothing_beyond_the_capacity() {
-    let mut subject = Subject::of("10/10s");
+    let mut subject = Limited::of("10/10s");
     subject.take(1);
     subject.pass(9 * SECOND);
     assert_eq!(subject.calls(50), 10);
@@ -179,7 +179,7 @@ fn r49_idle_time_saves_nothing_beyond_the_capacity() {
 
 #[test]
 fn r50_a_part_of_a_token_stays() {
-    let mut subject = Subject::of("1/s burst=5");
+    let mut subject = Limited::of("1/s burst=5");
     subject.calls(5);
     subject.pass(2_700_000);
     assert_eq!(subject.check(Ask::up_to(5)).granted(), 2);
@@ -189,7 +189,7 @@ fn r50_a_part_of_a_token_stays() {
 #[test]
 fn r64_a_billion_seconds_are_no_overflow() {
     for limit in ["1/1000000000s", "1/1000000000s fixed-window-from-first", "1/1000000000s sliding-log"] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         subject.take(1);
         subject.pass(1_000);
         let denied = subject.check(Ask::whole(1)).standings[0];
@@ -211,7 +211,7 @@ fn r65_a_window_that_doubles_ends_at_the_maximum() {
 
 #[test]
 fn r74_taking_as_much_as_there_is_of_nothing_takes_nothing() {
-    let mut subject = Subject::of("7/10s");
+    let mut subject = Limited::of("7/10s");
     subject.calls(7);
     let denied = subject.check(Ask::up_to(5));
     assert_eq!(
@@ -228,7 +228,7 @@ fn r79_r80_waits_are_whole_microseconds_and_never_zero_on_a_denial() {
         ("3000000/s burst=1", MICRO),
         ("3/s burst=1", Duration::from_micros(333_334)),
     ] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         subject.take(1);
         assert_eq!(subject.check(Ask::whole(1)).standings[0].retry_after, Some(wait), "{limit}");
     }
@@ -236,7 +236,7 @@ fn r79_r80_waits_are_whole_microseconds_and_never_zero_on_a_denial() {
 
 #[test]
 fn r82_reset_is_the_ceiling_and_not_one_more() {
-    let mut subject = Subject::of("30/1min burst=15");
+    let mut subject = Limited::of("30/1min burst=15");
     assert_eq!(subject.check(Ask::whole(1)).standings[0].reset, Duration::from_secs(2));
 }
 
@@ -249,7 +249,7 @@ fn r83_r85_what_never_fits_says_so() {
         ("5/s sliding-log", 5),
         ("5/s sliding-counter", 5),
     ] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         let never = subject.check(Ask::whole(10));
         let standing = never.standings[0];
         assert_eq!(never.outcome, Outcome::Never { by: 0 });
@@ -263,7 +263,7 @@ fn r83_r85_what_never_fits_says_so() {
 
 #[test]
 fn r86_a_cost_as_large_as_the_capacity_waits_for_a_full_bucket() {
-    let mut subject = Subject::of("10/10s");
+    let mut subject = Limited::of("10/10s");
     subject.take(4);
     let denied = subject.check(Ask::whole(10));
     assert_eq!(
@@ -276,7 +276,7 @@ fn r86_a_cost_as_large_as_the_capacity_waits_for_a_full_bucket() {
 
 #[test]
 fn r88_a_wait_is_what_is_left_of_it() {
-    let mut subject = Subject::of("5/5min");
+    let mut subject = Limited::of("5/5min");
     subject.calls(5);
     subject.pass(59 * SECOND);
     assert_eq!(subject.standing().retry_after, Some(Duration::from_secs(1)));
@@ -284,7 +284,7 @@ fn r88_a_wait_is_what_is_left_of_it() {
 
 #[test]
 fn r89_a_log_waits_for_its_oldest_call() {
-    let mut subject = Subject::of("2/1min sliding-log");
+    let mut subject = Limited::of("2/1min sliding-log");
     subject.take(1);
     subject.pass(10 * SECOND);
     subject.take(1);
@@ -295,7 +295,7 @@ fn r89_a_log_waits_for_its_oldest_call() {
 
 #[test]
 fn r91_a_fixed_window_waits_for_its_end() {
-    let mut subject = Subject::of("2/1min fixed-window");
+    let mut subject = Limited::of("2/1min fixed-window");
     subject.pass(55 * SECOND);
     subject.calls(2);
     assert_eq!(subject.check(Ask::whole(1)).standings[0].retry_after, Some(Duration::from_secs(5)));
@@ -303,7 +303,7 @@ fn r91_a_fixed_window_waits_for_its_end() {
 
 #[test]
 fn r92_a_bucket_waits_for_one_token_and_not_for_all() {
-    let mut subject = Subject::of("10/10s");
+    let mut subject = Limited::of("10/10s");
     subject.calls(10);
     let denied = subject.check(Ask::whole(1)).standings[0];
     assert_eq!((denied.retry_after, denied.reset), (Some(Duration::from_secs(1)), Duration::from_secs(10)));
@@ -311,7 +311,7 @@ fn r92_a_bucket_waits_for_one_token_and_not_for_all() {
 
 #[test]
 fn r94_nothing_is_allowed_before_the_wait_is_over() {
-    let mut subject = Subject::of("6/1min burst=1");
+    let mut subject = Limited::of("6/1min burst=1");
     subject.take(1);
     subject.pass(5 * SECOND);
     assert_eq!((subject.remaining(), subject.take(1)), (0, 0));
@@ -321,7 +321,7 @@ fn r94_nothing_is_allowed_before_the_wait_is_over() {
 
 #[test]
 fn r95_r97_a_wait_that_is_over_is_zero() {
-    let mut subject = Subject::of("1/1s fixed-window-from-first");
+    let mut subject = Limited::of("1/1s fixed-window-from-first");
     subject.take(1);
     subject.pass(3 * SECOND);
     let standing = subject.standing();
@@ -343,7 +343,7 @@ fn r98_remaining_by_table() {
         ("4/1s sliding-log", [3, 2, 2, 2]),
         ("4/1s sliding-counter", [3, 2, 1, 1]),
     ] {
-        let mut subject = Subject::of(limit);
+        let mut subject = Limited::of(limit);
         // One call each half second.
         let remaining = after_each.map(|_| {
             let checked = subject.check(Ask::whole(1));
@@ -365,7 +365,7 @@ fn r109_r110_r112_r113_r115_a_changed_limit_begins_afresh() {
         ("5/min", "2/min", 2),
         ("5/h sliding-log", "3/h sliding-log", 3),
     ] {
-        let (mut old, mut new) = (Subject::of(before), Subject::of(after));
+        let (mut old, mut new) = (Limited::of(before), Limited::of(after));
         assert_ne!(old.quota.tag(), new.quota.tag());
         old.calls(500);
         assert_eq!(new.calls(2_000), at_once, "{before} to {after}");
@@ -375,9 +375,9 @@ fn r109_r110_r112_r113_r115_a_changed_limit_begins_afresh() {
 /// And where the state of another limit is met all the same, nobody waits longer than a fresh key could make him.
 #[test]
 fn r109_a_state_of_another_rate_is_brought_near() {
-    let mut subject = Subject::of("10/20s burst=15");
+    let mut subject = Limited::of("10/20s burst=15");
     subject.calls(15);
-    subject.quota = Subject::of("1000/20s burst=15").quota;
+    subject.quota = Limited::of("1000/20s burst=15").quota;
     let wait = subject.check(Ask::whole(15)).standings[0].retry_after.unwrap();
     assert_eq!(wait, millis(300));
     subject.wait(wait);

@@ -16,7 +16,7 @@ proptest! {
     fn r79_r86_r92_a_call_at_retry_after_passes_and_none_before(
         limit in limits(), steps in unsteady(), cost in 1u64..12,
     ) {
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         subject.play(steps);
         let cost = cost.min(subject.capacity());
         let standing = subject.peek(Ask::whole(cost)).standings[0];
@@ -37,7 +37,7 @@ proptest! {
 
     #[test]
     fn r82_r88_r89_r91_at_reset_everything_is_there_and_not_before(limit in limits(), steps in unsteady()) {
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         subject.play(steps);
         // Peeking repairs nothing, and what it says of a state that has to be repaired holds once it is.
         subject.take(subject.capacity() + 1);
@@ -55,7 +55,7 @@ proptest! {
 
     #[test]
     fn r19_r20_r22_nothing_is_forgotten_before_it_is_without_effect(limit in limits(), steps in unsteady()) {
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         subject.play(steps);
         subject.check(Ask::whole(1));
         if let Some(expires_ms) = subject.cell.expires_ms {
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-impl Subject {
+impl Limited {
     /// Nothing is missing, not even a part of a token.
     fn is_untouched(&mut self) -> bool {
         match self.kept().stored {

@@ -13,9 +13,9 @@ use crate::time::{Timestamp, micros_of};
 pub(super) const START: u64 = 1_767_225_600_000_000;
 pub(super) const SECOND: u64 = 1_000_000;
 
-/// A key, its limit and the server's clock.
+/// A key, its limit, and the server's clock.
 #[derive(Clone, Debug)]
-pub(super) struct Subject {
+pub(super) struct Limited {
     pub(super) quota: Quota,
     pub(super) cell: LimitCell,
     pub(super) now_us: u64,
@@ -23,7 +23,7 @@ pub(super) struct Subject {
     pub(super) repaired: usize,
 }
 
-impl Subject {
+impl Limited {
     pub(super) fn new(limit: Result<Limit, crate::Error>) -> Self {
         Self {
             quota: limit.unwrap().quota().unwrap(),
@@ -210,7 +210,7 @@ pub(super) fn unsteady() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-impl Subject {
+impl Limited {
     pub(super) fn play(&mut self, steps: Vec<Step>) {
         for step in steps {
             self.step(step);

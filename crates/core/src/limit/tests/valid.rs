@@ -23,7 +23,7 @@ fn all(count: u64, window: Duration) -> [Result<Limit, crate::Error>; 5] {
 fn windows_go_from_a_microsecond_to_a_hundred_years() {
     for window in [Duration::from_micros(1), MAX_WINDOW] {
         for limit in all(1, window) {
-            let mut subject = Subject::new(limit);
+            let mut subject = Limited::new(limit);
             assert_eq!((subject.quota.window(), subject.calls(3)), (window, 1));
             let wait = subject.standing().retry_after.unwrap();
             subject.wait(wait);
@@ -55,7 +55,7 @@ fn r59_counts_go_from_one_to_a_million_million() {
     for limit in all(MAX_COUNT, Duration::from_secs(1)) {
         // All but the log, whose bound is lower.
         let Ok(limit) = limit else { continue };
-        let mut subject = Subject::new(Ok(limit));
+        let mut subject = Limited::new(Ok(limit));
         assert_eq!((subject.take(MAX_COUNT), subject.take(1)), (MAX_COUNT, 0));
         let wait = subject.check(Ask::whole(MAX_COUNT)).standings[0].retry_after.unwrap();
         subject.wait(wait);
@@ -75,7 +75,7 @@ fn the_largest_of_everything_does_not_overflow() {
         Limit::token_bucket(MAX_COUNT).refill(MAX_COUNT, Duration::from_micros(1)),
         Limit::token_bucket(1).refill(MAX_COUNT, MAX_WINDOW),
     ] {
-        let mut subject = Subject::new(limit);
+        let mut subject = Limited::new(limit);
         let capacity = subject.capacity();
         assert_eq!((subject.take(capacity), subject.take(1)), (capacity, 0));
         let wait = subject.check(Ask::whole(capacity)).standings[0].retry_after.unwrap();
@@ -86,7 +86,7 @@ fn the_largest_of_everything_does_not_overflow() {
     let slow = Limit::token_bucket(MAX_COUNT).refill(1, Duration::from_secs(1)).unwrap_err().to_string();
     assert!(slow.contains("longer than 100 years to fill"), "{slow}");
     // A million per hour, idle for ten years.
-    let mut subject = Subject::of("1000000/h");
+    let mut subject = Limited::of("1000000/h");
     subject.take(1_000_000);
     subject.pass(10 * 365 * 86_400 * SECOND);
     assert_eq!(subject.calls(1), 1);
@@ -104,7 +104,7 @@ fn what_nobody_wrote_does_not_overflow_either() {
         "5/10s sliding-counter",
     ] {
         for (time, used) in times.into_iter().flat_map(|time| [0, 5, 6, u64::MAX].map(|used| (time, used))) {
-            let mut subject = Subject::of(limit);
+            let mut subject = Limited::of(limit);
             subject.cell.stored = match subject.quota.algorithm() {
                 Algorithm::FixedWindow { .. } => Stored::Window(time, used),
                 Algorithm::SlidingCounter { .. } => Stored::Counter(time, used, used),
@@ -133,7 +133,7 @@ fn tags_stay_what_they_are() {
         ("5/1min sliding-log", "l1dw"),
         ("1000/h sliding-counter", "c1O4"),
     ] {
-        let quota = Subject::of(limit).quota;
+        let quota = Limited::of(limit).quota;
         assert_eq!(String::from_utf8_lossy(&quota.tag()), tag, "{limit}");
     }
 }

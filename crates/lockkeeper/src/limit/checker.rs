@@ -1,0 +1,214 @@
+//! How a check is decided: by the store, by what is remembered, or by the policy for when the store is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::limit::{Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing};
+use lockkeeper_core::{Error, ErrorKind, Keys, Timestamp, Uptime};
+use lockkeeper_redis::Lane;
+
+use super::away::{WhenAway, is_away, is_silent};
+use super::batch::Batches;
+use super::circuit::Way;
+use super::denials::Denials;
+use super::plan::Plan;
+use super::ready::Lines;
+use super::share::Shares;
+use super::verdict::{Source, Verdict};
+use crate::backend::Backend;
+use crate::keeper::Inner;
+use crate::telemetry::LimitClass;
+
+/// Everything that the clones of a limiter share.
+pub(super) struct Checker {
+    pub(super) inner: Arc<Inner>,
+    pub(super) plan: Arc<Plan>,
+    pub(super) class: LimitClass,
+    pub(super) terms: Terms,
+    pub(super) lines: Lines,
+    batches: Batches,
+    denials: Denials,
+    shares: Option<Shares>,
+}
+
+/// What a caller can choose.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) away: WhenAway,
+    pub(super) decide_within: Duration,
+    pub(super) remembers: bool,
+    pub(super) is_exact: bool,
+}
+
+impl Checker {
+    pub(super) fn new(inner: Arc<Inner>, plan: Arc<Plan>, class: LimitClass, terms: Terms) -> Self {
+        let shares = match terms.away {
+            WhenAway::Share { instances } => Some(Shares::new(&plan, instances, inner.clock.clone())),
+            _ => None,
+        };
+        // A check may wait for one call that is under way, and then goes with the next.
+        let within = terms.decide_within / 2;
+        let on_batch = move |size, repaired| class.answered(size, repaired);
+        let batches = Batches::new(inner.backend.clone(), plan.quotas.clone(), within, on_batch);
+        Self {
+            inner,
+            plan,
+            class,
+            terms,
+            lines: Lines::default(),
+            batches,
+            denials: Denials::default(),
+            shares,
+        }
+    }
+
+    /// Decides, whoever can.
+    pub(super) async fn check(&self, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
+        let sent = self.inner.clock.uptime();
+        let result = self.decide(keys, ask, sent).await;
+        let took = self.inner.clock.uptime().since(sent);
+        match &result {
+            Ok(verdict) => self.class.decided(verdict, took),
+            Err(error) => self.class.failed(error, took),
+        }
+        result
+    }
+
+    async fn decide(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
+        match self.ask_store(keys, ask, sent).await {
+            Ok(verdict) => Ok(verdict),
+            Err(error) => self.without_store(keys, ask, error),
+        }
+    }
+
+    /// Asks the store, or what is remembered of it; whatever the policy.
+    pub(super) async fn ask_store(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
+        if let Backend::Memory(store) = &self.inner.backend {
+            let check =
+                Check { quotas: self.plan.quotas.clone(), asks: [ask].into(), not_after: Timestamp::MAX };
+            let mut reply = store.apply_now(keys, check, self.terms.decide_within)?.reply;
+            return Ok(self.verdict(reply.checked.remove(0), Source::Store));
+        }
+        if self.terms.remembers
+            && let Some(denied) = self.denials.of(keys, ask.least(), || sent)
+        {
+            return Ok(self.verdict(denied, Source::Remembered));
+        }
+        match self.inner.circuit.way(sent) {
+            Way::Closed => {}
+            Way::Open => return Err(circuit_open(keys)),
+            Way::Probe => {
+                self.probe();
+                return Err(circuit_open(keys));
+            }
+        }
+        match self.batches.check(keys, ask).await {
+            Ok(checked) => Ok(self.decided(keys, ask, checked, sent)),
+            Err(error) => {
+                self.note_failure(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn decided(&self, keys: &Keys, ask: Ask, checked: Checked, sent: Uptime) -> Verdict {
+        self.inner.circuit.answered();
+        let verdict = self.verdict(checked, Source::Store);
+        match (&verdict, &self.shares) {
+            (Verdict::Denied { .. }, _) if self.terms.remembers => {
+                let now = self.inner.clock.uptime();
+                self.denials.remember(keys, ask.least(), &verdict, sent, now);
+            }
+            (Verdict::Allowed { granted, .. }, Some(shares)) => shares.note(keys, *granted),
+            _ => {}
+        }
+        verdict
+    }
+
+    fn verdict(&self, checked: Checked, source: Source) -> Verdict {
+        Verdict::new(&self.plan, checked, source)
+    }
+
+    /// The store does not decide: the caller's policy does, unless the error is a mistake that it would hide.
+    pub(super) fn without_store(&self, keys: &Keys, ask: Ask, error: Error) -> Result<Verdict, Error> {
+        if !is_away(&error) {
+            return Err(error);
+        }
+        match (self.terms.away, &self.shares) {
+            (WhenAway::Allow, _) => Ok(self.verdict(self.all_allowed(ask), Source::Unchecked)),
+            (WhenAway::Share { .. }, Some(shares)) => match shares.decide(keys, ask) {
+                Some(decided) => decided.map(|checked| self.verdict(checked, Source::Share)),
+                None => Ok(self.verdict(self.none_allowed(ask), Source::Share)),
+            },
+            _ => Err(error),
+        }
+    }
+
+    fn note_failure(&self, error: &Error) {
+        if !is_silent(error) {
+            self.inner.circuit.answered();
+        } else if self.inner.circuit.was_silent(self.inner.clock.uptime()) {
+            crate::telemetry::events::limit_circuit_opened(error);
+        }
+    }
+
+    /// Sees in the background whether the store is back.
+    fn probe(&self) {
+        let (Backend::Redis(lanes), Ok(runtime)) =
+            (&self.inner.backend, tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let (store, within) = (lanes.on(Lane::Command).clone(), self.inner.response_timeout);
+        let sign_of_life = async move { store.heartbeat(within).await.map(|_| ()) };
+        runtime.spawn(self.inner.circuit.clone().probe(sign_of_life));
+    }
+
+    /// An allowance that nobody checked.
+    pub(super) fn all_allowed(&self, ask: Ask) -> Checked {
+        self.unasked(Outcome::Allowed { granted: ask.cost }, ask, |capacity| capacity)
+    }
+
+    /// A refusal where no share is left.
+    fn none_allowed(&self, ask: Ask) -> Checked {
+        self.unasked(Outcome::Denied { by: 0 }, ask, |_| 0)
+    }
+
+    fn unasked(&self, outcome: Outcome, _ask: Ask, remaining: impl Fn(u64) -> u64) -> Checked {
+        let denied = matches!(outcome, Outcome::Denied { .. });
+        let standing = |capacity: u64| Standing {
+            limit: capacity,
+            remaining: remaining(capacity),
+            // It may be back by then.
+            retry_after: Some(if denied { Duration::from_secs(1) } else { Duration::ZERO }),
+            reset: if denied { Duration::from_secs(1) } else { Duration::ZERO },
+        };
+        let standings = self.plan.quotas.iter().map(|quota| standing(quota.capacity())).collect();
+        Checked { outcome, standings }
+    }
+
+    pub(super) async fn peek(&self, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
+        let peek = Peek { quotas: self.plan.quotas.clone(), ask };
+        let answer = self.inner.backend.apply_limit(keys, peek, self.inner.response_timeout).await?;
+        Ok(self.verdict(answer.reply, Source::Store))
+    }
+
+    pub(super) async fn refund(&self, keys: &Keys, cost: u64) -> Result<Refunded, Error> {
+        let refund = Refund { quotas: self.plan.quotas.clone(), cost, not_after: Timestamp::MAX };
+        let answer = self.inner.backend.apply_limit(keys, refund, self.inner.response_timeout).await;
+        self.denials.forget(keys);
+        Ok(answer?.reply)
+    }
+
+    pub(super) async fn reset(&self, keys: &Keys) -> Result<usize, Error> {
+        let reset = Reset { quotas: self.plan.quotas.clone() };
+        let answer = self.inner.backend.apply_limit(keys, reset, self.inner.response_timeout).await;
+        self.denials.forget(keys);
+        Ok(answer?.reply)
+    }
+}
+
+fn circuit_open(keys: &Keys) -> Error {
+    let detail = "the store has not answered lately; it is being probed in the background";
+    Error::new(ErrorKind::Unreachable, "check", detail).with_key(keys)
+}

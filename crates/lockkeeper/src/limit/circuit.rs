@@ -1,0 +1,94 @@
+//! The circuit breaker: while the store is silent, nobody waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockkeeper_core::Uptime;
+
+/// So many calls in a row without an answer open it.
+const OPENS_AFTER: u32 = 3;
+/// While it is open, the store is asked for a sign of life so often.
+const PROBE_EVERY: Duration = Duration::from_millis(100);
+
+/// Closed: calls go to the store. Open: they are answered here, and one sign of life is asked for in the background.
+#[derive(Debug, Default)]
+pub(crate) struct Circuit {
+    silent: AtomicU32,
+    is_open: AtomicBool,
+    /// Microseconds of uptime.
+    next_probe: AtomicU64,
+}
+
+/// What a caller is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Ask the store.
+    Closed,
+    /// Do not ask.
+    Open,
+    /// Do not ask, but see whether it is back.
+    Probe,
+}
+
+impl Circuit {
+    /// Costs two atomic reads.
+    pub(super) fn way(&self, now: Uptime) -> Way {
+        if !self.is_open.load(Ordering::Acquire) {
+            return Way::Closed;
+        }
+        let due = self.next_probe.load(Ordering::Acquire);
+        let next = now.after(PROBE_EVERY).as_micros();
+        let is_mine = now.as_micros() >= due
+            && self.next_probe.compare_exchange(due, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_mine { Way::Probe } else { Way::Open }
+    }
+
+    /// The store answered.
+    pub(super) fn answered(&self) {
+        if self.silent.load(Ordering::Relaxed) != 0 {
+            self.silent.store(0, Ordering::Relaxed);
+            self.is_open.store(false, Ordering::Release);
+        }
+    }
+
+    /// It did not. True: this opened the circuit.
+    pub(super) fn was_silent(&self, now: Uptime) -> bool {
+        let silent = self.silent.fetch_add(1, Ordering::Relaxed) + 1;
+        if silent < OPENS_AFTER || self.is_open.load(Ordering::Acquire) {
+            return false;
+        }
+        self.next_probe.store(now.after(PROBE_EVERY).as_micros(), Ordering::Release);
+        !self.is_open.swap(true, Ordering::AcqRel)
+    }
+
+    /// Closed when the answer to `sign_of_life` comes.
+    pub(super) async fn probe<E>(self: Arc<Self>, sign_of_life: impl Future<Output = Result<(), E>>) {
+        if sign_of_life.await.is_ok() {
+            self.answered();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Uptime {
+        Uptime::from_micros(ms * 1000)
+    }
+
+    #[test]
+    fn it_opens_after_three_silent_calls_in_a_row_and_lets_one_caller_probe() {
+        let circuit = Circuit::default();
+        assert!(!circuit.was_silent(at(0)) && !circuit.was_silent(at(0)));
+        circuit.answered();
+        assert!(!circuit.was_silent(at(0)) && !circuit.was_silent(at(0)));
+        assert_eq!(circuit.way(at(0)), Way::Closed);
+        assert!(circuit.was_silent(at(0)));
+        assert_eq!(circuit.way(at(99)), Way::Open);
+        assert_eq!((circuit.way(at(100)), circuit.way(at(100))), (Way::Probe, Way::Open));
+        circuit.answered();
+        assert_eq!(circuit.way(at(101)), Way::Closed);
+    }
+}

@@ -1,0 +1,23 @@
+//! Limits: how fast something may happen.
+
+mod away;
+mod batch;
+mod checker;
+mod circuit;
+mod denials;
+mod joint;
+mod leased;
+mod limiter;
+mod plan;
+mod purse;
+mod ready;
+mod share;
+mod verdict;
+
+pub use away::WhenAway;
+pub(crate) use circuit::Circuit;
+pub use joint::Joint;
+pub(crate) use leased::Purses;
+pub use leased::{DEFAULT_LEASE_AGE, LeasedLimiter};
+pub use limiter::{DEFAULT_DECIDE_WITHIN, Limiter};
+pub use verdict::{Detail, LimitState, Source, Verdict};

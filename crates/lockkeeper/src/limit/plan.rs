@@ -1,0 +1,103 @@
+//! What a limiter counts, and under which keys.
+
+use std::sync::Arc;
+
+use lockkeeper_core::limit::{Limit, Quota, Subject};
+use lockkeeper_core::{Error, Key, Keys, Prefix};
+
+/// The limits of a limiter, or of several together.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) prefix: Prefix,
+    pub(super) parts: Vec<Part>,
+    /// Of those parts that count something, in their order.
+    pub(super) quotas: Arc<[Quota]>,
+    /// One of the limits lets nothing pass.
+    pub(super) passes_nothing: bool,
+}
+
+/// One limit.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) limiter: Arc<str>,
+    pub(super) limit: Limit,
+    /// Which of the subjects it counts.
+    subject: usize,
+    /// `name:tag:`
+    base: Box<[u8]>,
+    /// The subject is the key's hash tag: the limiter has several limits, and they go into one cluster slot.
+    is_tagged: bool,
+}
+
+impl Plan {
+    /// One limiter's.
+    pub(super) fn new(prefix: &Prefix, name: &Arc<str>, limits: &[Limit]) -> Self {
+        let counting = || limits.iter().filter_map(|limit| limit.quota().map(|quota| (*limit, quota)));
+        let is_tagged = counting().count() > 1 && !has_tag(prefix.as_bytes());
+        let parts = counting().map(|(limit, quota)| Part {
+            limiter: name.clone(),
+            limit,
+            subject: 0,
+            base: [name.as_bytes(), b":", &quota.tag(), b":"].concat().into(),
+            is_tagged,
+        });
+        Self {
+            prefix: prefix.clone(),
+            parts: parts.collect(),
+            quotas: counting().map(|(_, quota)| quota).collect(),
+            passes_nothing: limits.contains(&Limit::Nothing),
+        }
+    }
+
+    /// Several limiters' as one; the i-th counts the i-th subject.
+    pub(super) fn joined<'a>(plans: impl Iterator<Item = &'a Arc<Self>>) -> Self {
+        let plans: Vec<_> = plans.collect();
+        let of_plan = |(subject, plan): (usize, &&Arc<Self>)| {
+            plan.parts.iter().map(move |part| Part { subject, ..part.clone() }).collect::<Vec<_>>()
+        };
+        Self {
+            prefix: plans[0].prefix.clone(),
+            parts: plans.iter().enumerate().flat_map(of_plan).collect(),
+            quotas: plans.iter().flat_map(|plan| plan.quotas.iter().copied()).collect(),
+            passes_nothing: plans.iter().any(|plan| plan.passes_nothing),
+        }
+    }
+
+    /// The keys of `subjects`, one for each quota.
+    ///
+    /// # Errors
+    /// Two limits would share a key.
+    pub(super) fn keys(&self, subjects: &[Subject]) -> Result<Keys, Error> {
+        match &self.parts[..] {
+            [part] => Ok(part.key(&self.prefix, subjects)?.into()),
+            parts => {
+                let keys: Result<_, Error> =
+                    parts.iter().map(|part| part.key(&self.prefix, subjects)).collect();
+                Keys::in_order(keys?)
+            }
+        }
+    }
+
+    /// All keys of any call lie in one cluster slot.
+    pub(super) fn is_in_one_slot(&self) -> bool {
+        let is_of_one = self.parts.iter().all(|part| part.subject == 0) && self.parts.len() <= 1;
+        is_of_one || has_tag(self.prefix.as_bytes())
+    }
+}
+
+impl Part {
+    fn key(&self, prefix: &Prefix, subjects: &[Subject]) -> Result<Key, Error> {
+        let subject = subjects[self.subject].as_bytes();
+        let name = if self.is_tagged {
+            [&self.base, &b"{"[..], subject, b"}"].concat()
+        } else {
+            [&self.base, subject].concat()
+        };
+        Key::new(prefix, name)
+    }
+}
+
+/// A prefix has a hash tag, or no braces at all.
+fn has_tag(prefix: &[u8]) -> bool {
+    prefix.contains(&b'{')
+}

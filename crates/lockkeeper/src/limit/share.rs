@@ -1,0 +1,52 @@
+//! This process's share of a limit, for the time when the store is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::limit::{Ask, Check, Checked, Limit, Quota};
+use lockkeeper_core::{Clock, Error, Key, Keys, MemoryStore, Timestamp};
+
+use super::plan::Plan;
+
+/// So many subjects have a share of their own; those beyond have one together.
+const MAX_SUBJECTS: usize = 100_000;
+const WITHIN: Duration = Duration::from_secs(1);
+
+/// The shares, kept warm while the store is there.
+pub(super) struct Shares {
+    store: MemoryStore,
+    /// `None`: a limit is smaller than the number of instances, so nothing is left.
+    quotas: Option<Arc<[Quota]>>,
+}
+
+impl Shares {
+    pub(super) fn new(plan: &Plan, instances: u32, clock: Arc<dyn Clock>) -> Self {
+        let shares = plan.quotas.iter().map(|quota| Limit::Quota(*quota).share_of(instances).quota());
+        Self { store: MemoryStore::new(clock), quotas: shares.collect() }
+    }
+
+    /// The store admitted so much: it is charged here as well, as far as there is any left.
+    pub(super) fn note(&self, keys: &Keys, granted: u64) {
+        let _ = self.decide(keys, Ask::up_to(granted));
+    }
+
+    /// Decides within the share. `None`: there is no share.
+    pub(super) fn decide(&self, keys: &Keys, ask: Ask) -> Option<Result<Checked, Error>> {
+        let quotas = self.quotas.clone()?;
+        let check = Check { quotas, asks: [ask].into(), not_after: Timestamp::MAX };
+        let at = if self.has_room_for(keys) { keys.clone() } else { overflow(keys)? };
+        let answer = self.store.apply_now(&at, check, WITHIN);
+        Some(answer.map(|mut answer| answer.reply.checked.remove(0)))
+    }
+
+    fn has_room_for(&self, keys: &Keys) -> bool {
+        self.store.limits_len() < MAX_SUBJECTS || self.store.has_limit(keys.at(0))
+    }
+}
+
+/// The keys that those without a share of their own have together.
+fn overflow(keys: &Keys) -> Option<Keys> {
+    let empty = lockkeeper_core::Prefix::empty();
+    let names = (0..keys.as_slice().len()).map(|at| Key::new(&empty, format!("overflow:{at}")));
+    Keys::in_order(names.collect::<Result<_, _>>().ok()?).ok()
+}
