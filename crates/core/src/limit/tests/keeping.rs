@@ -5,6 +5,14 @@ use proptest::prelude::*;
 use super::support::*;
 use crate::limit::*;
 
+struct Here<'a>(&'a mut LimitCell, crate::Timestamp);
+
+impl Cell for Here<'_> {
+    fn change<R>(self, change: impl FnOnce(&mut LimitCell, crate::Timestamp) -> R) -> R {
+        change(self.0, self.1)
+    }
+}
+
 fn after(limit: Limit, steps: Vec<Step>) -> Limited {
     let mut subject = Limited::new(Ok(limit));
     subject.play(steps);
@@ -67,7 +75,7 @@ proptest! {
         let mut long = after(limit, steps);
         let mut short = long.clone();
         let now = crate::Timestamp::from_micros(short.now_us);
-        let answer = check_cell(&mut short.cell, short.quota, ask, now).unwrap();
+        let answer = check_one(short.quota, ask, Here(&mut short.cell, now)).unwrap();
         prop_assert_eq!(answer, long.check(ask));
         prop_assert_eq!(short.cell, long.cell);
     }
