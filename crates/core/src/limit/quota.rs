@@ -242,9 +242,10 @@ impl Quota {
         (unit, window_us.div_ceil(unit))
     }
 
-    /// Algorithm, format version, and twelve bits of its numbers' digest: part of the key's name. So that a changed limit
-    /// begins afresh, and another algorithm never meets a state that is not its own.
+    /// A letter for the algorithm and the format of its state, and eighteen bits of its numbers' digest: part of the key's
+    /// name. So that a changed limit begins afresh, and another algorithm never meets a state that is not its own.
     pub fn tag(self) -> [u8; 4] {
+        // What is stored is in its first format; a second one gets other letters.
         let (kind, numbers) = match self.algorithm {
             Algorithm::FixedWindow { count, window_us, from: WindowStart::Aligned } => {
                 (b'w', [count, window_us, 0])
@@ -258,12 +259,10 @@ impl Quota {
         };
         let bytes = sha1_smol::Sha1::from(numbers.map(u64::to_be_bytes).concat()).digest().bytes();
         let sextet = |value: u8| SEXTETS[usize::from(value & 63)];
-        [kind, FORMAT, sextet(bytes[0]), sextet(bytes[1])]
+        [kind, sextet(bytes[0]), sextet(bytes[1]), sextet(bytes[2])]
     }
 }
 
-/// Of what is stored under a quota's key. A new one gets a new key.
-const FORMAT: u8 = b'1';
 const SEXTETS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 fn count_of(what: &str, count: u64, most: u64) -> Result<u64, Error> {

@@ -124,7 +124,7 @@ impl MemoryStore {
 
     /// This limit is kept.
     pub fn has_limit(&self, key: &Key) -> bool {
-        self.tables.limits.has(key)
+        self.tables.limits.contains(key)
     }
 
     /// How many keys are kept, expired ones not counted.

@@ -149,15 +149,15 @@ impl<S: State> Table<S> {
         }
     }
 
-    /// How many keys there are, expired ones perhaps included.
-    pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().cells.len()).sum()
-    }
-
-    /// This key is there.
-    pub(super) fn has(&self, key: &Key) -> bool {
+    /// The key is kept, perhaps expired.
+    pub(super) fn contains(&self, key: &Key) -> bool {
         let hash = self.hasher.hash_one(key.as_bytes());
         self.shards[shard_of(hash)].0.lock().find(hash, key.as_bytes()).is_some()
+    }
+
+    /// How many keys are kept, expired ones perhaps included. Looks at every shard.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().cells.len()).sum()
     }
 
     /// For how many keys there is memory.

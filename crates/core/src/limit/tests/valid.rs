@@ -126,12 +126,12 @@ fn what_nobody_wrote_does_not_overflow_either() {
 #[test]
 fn tags_stay_what_they_are() {
     for (limit, tag) in [
-        ("100/20s", "t1Xr"),
-        ("10/s burst=50", "t1ah"),
-        ("60/1min fixed-window", "w1MD"),
-        ("60/1min fixed-window-from-first", "f1MD"),
-        ("5/1min sliding-log", "l1dw"),
-        ("1000/h sliding-counter", "c1O4"),
+        ("100/20s", "tXrB"),
+        ("10/s burst=50", "tah-"),
+        ("60/1min fixed-window", "wMDW"),
+        ("60/1min fixed-window-from-first", "fMDW"),
+        ("5/1min sliding-log", "ldw1"),
+        ("1000/h sliding-counter", "cO4T"),
     ] {
         let quota = Limited::of(limit).quota;
         assert_eq!(String::from_utf8_lossy(&quota.tag()), tag, "{limit}");
