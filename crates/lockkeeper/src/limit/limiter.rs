@@ -172,7 +172,7 @@ impl Limiter {
     async fn ask(&self, subject: impl IntoSubject, ask: Ask) -> Result<Verdict, Error> {
         match self.prepared(subject, ask)? {
             Ok(keys) => self.checker.check(&keys, ask).await,
-            Err(verdict) => Ok(verdict),
+            Err(verdict) => Ok(self.checker.constant(verdict)),
         }
     }
 
@@ -206,7 +206,7 @@ impl Limiter {
         let ask = Ask::whole(cost);
         let keys = match self.prepared(subject, ask)? {
             Ok(keys) => keys,
-            Err(verdict) => return Ok(verdict),
+            Err(verdict) => return Ok(self.checker.constant(verdict)),
         };
         let checker = &self.checker;
         checker.lines.wait(&keys, limit, &*checker.inner.clock, || checker.check(&keys, ask)).await
