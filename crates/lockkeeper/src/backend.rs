@@ -86,8 +86,7 @@ macro_rules! limit_decisions {
     ($($decision:ty),* $(,)?) => {$(
         impl LimitDecision for $decision {
             fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
-                let _ = (store, at, within);
-                async { Err(Error::new(ErrorKind::Unsupported, Self::NAME, "not yet")) }
+                store.apply(at, self, within)
             }
         }
     )*};

@@ -12,6 +12,7 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
+use crate::limit::Purses;
 use crate::lock::{Locals, Queues, Segments};
 use crate::telemetry;
 
@@ -151,6 +152,7 @@ impl KeeperBuilder {
             prefix: self.prefix.map_or_else(|| Prefix::new(DEFAULT_PREFIX), Ok)?,
             limit_prefix: self.limit_prefix.map_or_else(|| Prefix::new(DEFAULT_LIMIT_PREFIX), Ok)?,
             circuit: Arc::default(),
+            purses: Purses::default(),
             identity,
             name,
             queues,

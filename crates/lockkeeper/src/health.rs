@@ -86,8 +86,8 @@ impl Keeper {
         }
     }
 
-    /// Takes no more locks, waits (at most `limit`) until releases and compensations are done, and ends the keeper's
-    /// thread. Locks that are still held are lost to their guards at once, and lapse with their leases: releasing
+    /// Takes no more locks, checks no more limits, returns leased tokens, waits (at most `limit`) until releases and
+    /// compensations are done, and ends the keeper's thread. Locks that are still held are lost to their guards at once, and lapse with their leases: releasing
     /// them under a working holder would let a second one in.
     ///
     /// A guard can still be released by hand afterwards.
@@ -104,7 +104,8 @@ impl Keeper {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::Release);
         inner.queues.close();
-        let _ = tokio::time::timeout(limit, inner.background.drained()).await;
+        let both = futures_util::future::join(inner.background.drained(), inner.purses.close());
+        let _ = tokio::time::timeout(limit, both).await;
         let still_held =
             inner.background.held().iter().filter(|held| held.tenure.lose(LossReason::KeeperClosed)).count();
         let undone = inner.background.pending();

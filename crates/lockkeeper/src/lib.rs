@@ -48,7 +48,10 @@ pub use builder::KeeperBuilder;
 pub use clock::SystemClock;
 pub use health::{Closed, Health};
 pub use keeper::Keeper;
-pub use limit::{DEFAULT_DECIDE_WITHIN, Detail, Joint, LimitState, Limiter, Source, Verdict, WhenAway};
+pub use limit::{
+    DEFAULT_DECIDE_WITHIN, DEFAULT_LEASE_AGE, Detail, Joint, LeasedLimiter, LimitState, Limiter, Source,
+    Verdict, WhenAway,
+};
 pub use list::{ListCursor, LockView, Page};
 pub use lock::{
     Acquired, Busy, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Degradable, DegradableGuard,

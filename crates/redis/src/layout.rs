@@ -5,6 +5,18 @@
 //! | `<prefix><name>` | a lock's owner token | the lease |
 //! | `<prefix>~fence:…` | its last fence, decimal | the lease and two days, re-armed by renewals |
 //! | `<prefix>~wait:…` | who waits for it: a hash of a keeper's line to `expires_ms:count` | 2.5 s after the last note |
+//! | `<prefix><limiter>:<tag>:<subject>` | how much of one limit is used, see below | when all of it is there again |
+//!
+//! The `tag` has algorithm, format and numbers of the limit ([`Quota::tag`](lockkeeper_core::limit::Quota::tag)); the prefix
+//! is `limit:` unless somebody chose another. A limit has no side key. Its main key holds, in decimal microseconds of the
+//! server's clock:
+//!
+//! | tag | holds |
+//! |---|---|
+//! | `t…` token bucket | `at` or `at:part`: when the bucket would be full, and parts of 1/refill µs |
+//! | `w…`, `f…` fixed window | `start:used` |
+//! | `c…` sliding counter | `start:previous:current`, kept for two windows |
+//! | `l…` sliding log | a sorted set: when each call was, by a number of 16 digits that grows |
 //!
 //! A side key lies in the cluster slot of its main key, which is never renamed (here with `~fence:`, likewise with
 //! `~wait:`):

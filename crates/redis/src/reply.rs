@@ -59,6 +59,10 @@ impl Fields {
         Ok(pairs)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
     pub(crate) fn rest(self) -> impl Iterator<Item = Value> {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The scripts: one Lua file per decision, sent by hash, and by source where the server does not know the hash.
+//! The scripts: one Lua file per decision, in a folder for each kind, sent by hash, and by source where the server does not know the hash.
 
 use std::sync::LazyLock;
 
@@ -22,12 +22,12 @@ impl Script {
 }
 
 macro_rules! scripts {
-    ($($constant:ident = $name:literal, read_only: $read_only:literal;)*) => {
+    ($($constant:ident = $folder:literal / $name:literal, read_only: $read_only:literal;)*) => {
         $(pub(crate) static $constant: Script = Script {
             name: $name,
-            source: include_str!(concat!("lua/lock/", $name, ".lua")),
+            source: include_str!(concat!("lua/", $folder, "/", $name, ".lua")),
             read_only: $read_only,
-            hash: LazyLock::new(|| redis::Script::new(include_str!(concat!("lua/lock/", $name, ".lua"))).get_hash().to_owned()),
+            hash: LazyLock::new(|| redis::Script::new(include_str!(concat!("lua/", $folder, "/", $name, ".lua"))).get_hash().to_owned()),
         };)*
 
         /// All of them.
@@ -36,12 +36,16 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "acquire", read_only: false;
-    WATCH = "watch", read_only: false;
-    LEAVE = "leave", read_only: false;
-    RENEW = "renew", read_only: false;
-    RELEASE = "release", read_only: false;
-    SWAP = "swap", read_only: false;
-    FORCE_RELEASE = "force_release", read_only: false;
-    INSPECT = "inspect", read_only: true;
+    ACQUIRE = "lock" / "acquire", read_only: false;
+    WATCH = "lock" / "watch", read_only: false;
+    LEAVE = "lock" / "leave", read_only: false;
+    RENEW = "lock" / "renew", read_only: false;
+    RELEASE = "lock" / "release", read_only: false;
+    SWAP = "lock" / "swap", read_only: false;
+    FORCE_RELEASE = "lock" / "force_release", read_only: false;
+    INSPECT = "lock" / "inspect", read_only: true;
+    CHECK = "limit" / "check", read_only: false;
+    PEEK = "limit" / "peek", read_only: true;
+    REFUND = "limit" / "refund", read_only: false;
+    RESET = "limit" / "reset", read_only: false;
 }

@@ -336,7 +336,7 @@ impl<D: Port> Attempt<'_, D> {
                 Err(WrongType { index, side }.into_error::<D>(self.at))
             }
             status => {
-                let reply = D::read(status, fields).map_err(malformed)?;
+                let reply = self.decision.read(at, status, fields).map_err(malformed)?;
                 Ok(Next::Done(Answer { reply, at, sent: self.sent }))
             }
         }

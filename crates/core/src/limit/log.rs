@@ -63,7 +63,7 @@ impl Log {
         let mut is_faulty = false;
         if let Times::Whole(times) = &mut times {
             // A call leaves the window exactly one window after it was.
-            while times.front().is_some_and(|time| time + window_us <= now_us) {
+            while times.front().is_some_and(|time| time.saturating_add(window_us) <= now_us) {
                 times.pop_front();
             }
             // More than a window ahead: the clock was set back. All count from now.

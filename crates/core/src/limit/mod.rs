@@ -25,7 +25,7 @@ mod window;
 mod tests;
 
 pub use ask::{Ask, Asks};
-pub use bucket::Bucket;
+pub use bucket::{Bucket, FullAt};
 pub use cell::{LimitCell, Stored};
 pub use check::{Check, CheckReply};
 pub use counter::Counter;

@@ -174,7 +174,8 @@ fn slower(capacity: Option<u64>, refill: u64, period_us: u64, instances: u64) ->
     let capacity = capacity?;
     let longer = period_us.checked_mul(instances).filter(|&period_us| fits(capacity, refill, period_us));
     let (refill, period_us) = longer.map_or((refill / instances, period_us), |period_us| (refill, period_us));
-    (refill > 0).then_some(Algorithm::TokenBucket { capacity, refill, period_us })
+    let is_quota = refill > 0 && fits(capacity, refill, period_us);
+    is_quota.then_some(Algorithm::TokenBucket { capacity, refill, period_us })
 }
 
 impl TokenBucketBuilder {

@@ -14,6 +14,8 @@ pub struct Window {
     now_us: u64,
     start_us: u64,
     used: u64,
+    /// It was there before this call, so its beginning is settled.
+    is_begun: bool,
 }
 
 impl Window {
@@ -29,13 +31,15 @@ impl Window {
             WindowStart::Aligned => now_us - now_us % window_us,
             WindowStart::FirstCall => now_us,
         };
-        let fresh = Self { count, window_us, from, now_us, start_us: begins, used: 0 };
+        let fresh = Self { count, window_us, from, now_us, start_us: begins, used: 0, is_begun: false };
         match stored {
             // Begun more than a window ahead: the clock was set back. What was used stays used.
-            Some((start_us, used)) if start_us > now_us + window_us => (Self { used, ..fresh }, true),
+            Some((start_us, used)) if start_us > now_us + window_us => {
+                (Self { used, is_begun: true, ..fresh }, true)
+            }
             // Running, or begun a little ahead: a stored time never moves back.
             Some((start_us, used)) if now_us < start_us + window_us => {
-                (Self { start_us, used, ..fresh }, false)
+                (Self { start_us, used, is_begun: true, ..fresh }, false)
             }
             _ => (fresh, false),
         }
@@ -72,7 +76,7 @@ impl Window {
 
     /// Start, used, and when it may be forgotten. `None`: nothing worth keeping.
     pub(super) fn stored(&self) -> Option<(u64, u64, u64)> {
-        let is_worth = self.used > 0 || (self.from == WindowStart::FirstCall && self.start_us != self.now_us);
+        let is_worth = self.used > 0 || (self.from == WindowStart::FirstCall && self.is_begun);
         is_worth.then(|| (self.start_us, self.used, self.ends_us()))
     }
 }

@@ -73,6 +73,17 @@ impl Checker {
     pub(super) async fn check(&self, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
         let sent = self.inner.clock.uptime();
         let result = self.decide(keys, ask, sent).await;
+        self.counted(keys, ask, sent, result)
+    }
+
+    /// The answer to a call at `sent`, counted.
+    pub(super) fn counted(
+        &self,
+        keys: &Keys,
+        ask: Ask,
+        sent: Uptime,
+        result: Result<Verdict, Error>,
+    ) -> Result<Verdict, Error> {
         let took = || self.inner.clock.uptime().since(sent);
         match &result {
             Ok(verdict) => {
@@ -94,13 +105,19 @@ impl Checker {
     }
 
     async fn decide(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
+        match self.ask_store(keys, ask, sent).await {
+            Ok(verdict) => Ok(verdict),
+            Err(error) => self.without_store(keys, ask, error),
+        }
+    }
+
+    /// Asks the store, or what is remembered of it; whatever the policy.
+    pub(super) async fn ask_store(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
         if let Backend::Memory(store) = &self.inner.backend {
             let check =
                 Check { quotas: self.plan.quotas.clone(), asks: [ask].into(), not_after: Timestamp::MAX };
-            return match store.apply_now(keys, check, self.terms.decide_within) {
-                Ok(mut answer) => Ok(self.verdict(answer.reply.checked.remove(0), Source::Store)),
-                Err(error) => self.without_store(keys, ask, error),
-            };
+            let mut reply = store.apply_now(keys, check, self.terms.decide_within)?.reply;
+            return Ok(self.verdict(reply.checked.remove(0), Source::Store));
         }
         if self.terms.remembers
             && let Some(denied) = self.denials.of(keys, ask.least(), || sent)
@@ -109,18 +126,17 @@ impl Checker {
         }
         match self.inner.circuit.way(sent) {
             Way::Closed => {}
-            way => {
-                if way == Way::Probe {
-                    self.probe();
-                }
-                return self.without_store(keys, ask, circuit_open(keys));
+            Way::Open => return Err(circuit_open(keys)),
+            Way::Probe => {
+                self.probe();
+                return Err(circuit_open(keys));
             }
         }
         match self.batches.check(keys, ask).await {
             Ok(checked) => Ok(self.decided(keys, ask, checked, sent)),
             Err(error) => {
                 self.note_failure(&error);
-                self.without_store(keys, ask, error)
+                Err(error)
             }
         }
     }

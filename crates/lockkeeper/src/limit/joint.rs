@@ -144,7 +144,7 @@ impl Joint {
     async fn give_back(&self, subjects: &[Subject], cost: u64) {
         for (limiter, subject) in self.limiters.iter().zip(subjects) {
             if let Err(error) = limiter.refund(subject, cost).await {
-                limit_refund_failed(limiter.name(), &error);
+                limit_refund_failed(limiter.name(), cost, &error);
             }
         }
     }

@@ -149,8 +149,9 @@ pub(crate) fn limit_denied(
     );
 }
 
-pub(crate) fn limit_refund_failed(limit: &str, error: &Error) {
-    debug!(target: LIMIT_TARGET, message = table::LIMIT_REFUND_FAILED.name, limit, error = %WithoutKey(error));
+pub(crate) fn limit_refund_failed(limit: &str, cost: u64, error: &Error) {
+    let message = table::LIMIT_REFUND_FAILED.name;
+    debug!(target: LIMIT_TARGET, message, limit, cost, error = %WithoutKey(error));
 }
 
 pub(super) fn limit_degraded(limit: &str, error: &Error) {

@@ -101,9 +101,10 @@ impl LimitClass {
     }
 
     /// So many verdicts of the same kind were given, each out of this process's memory.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for leases"))]
     pub(crate) fn decided_many(&self, decided: Decided, source: Source, so_many: u64) {
-        count_many(self.decision(decided, source), so_many);
+        if so_many > 0 {
+            count_many(self.decision(decided, source), so_many);
+        }
     }
 
     /// No verdict was given.

@@ -14,10 +14,8 @@ mod table;
 
 pub use class::{Class, MAX_CLASSES};
 pub(crate) use class::{Way, waiting_fell_back};
-#[cfg_attr(not(test), expect(unused_imports, reason = "for leases"))]
-pub(crate) use limit::Decided;
 pub use limit::MAX_LIMITERS;
-pub(crate) use limit::{LimitClass, circuit_closed, circuit_opened};
+pub(crate) use limit::{Decided, LimitClass, circuit_closed, circuit_opened};
 pub(crate) use reason::Reason;
 pub use table::{EVENTS, Event, LIMIT_TARGET, METRICS, Metric, MetricKind, TARGET, Unit, describe};
 

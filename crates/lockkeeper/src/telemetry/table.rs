@@ -220,8 +220,8 @@ pub(super) const LIMIT_DENIED: Event = of_limits(debug(
 ));
 pub(super) const LIMIT_REFUND_FAILED: Event = of_limits(debug(
     "limit_refund_failed",
-    &["limit", "error"],
-    "What an earlier of several limiters took could not be given back, and stays charged.",
+    &["limit", "cost", "error"],
+    "What nobody needs any more could not be given back, and stays charged.",
 ));
 pub(super) const LIMIT_DEGRADED: Event = of_limits(warn(
     "limit_degraded",

@@ -303,7 +303,7 @@ fn write_everything(keys: &Keys, token: &OwnerToken) {
     let error = error.with_key(keys);
     let limit = LimitClass::named("written").unwrap();
     events::limit_denied("written", keys, 2, Some(Duration::from_micros(1)), Source::Remembered);
-    events::limit_refund_failed("written", &error);
+    events::limit_refund_failed("written", 5, &error);
     for _ in 0..3 {
         limit.degraded(&error, Uptime::from_micros(1));
     }

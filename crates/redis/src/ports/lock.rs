@@ -1,68 +1,22 @@
-//! The ports: for each decision its script, its keys and arguments, and how its reply is read.
+//! The ports of locks.
 
+use lockkeeper_core::Timestamp;
 use lockkeeper_core::lock::{
     Acquire, AcquireReply, FENCE_LEAD, FENCE_RETENTION, ForceRelease, ForceReleaseReply, Inspect, Inspection,
     KeeperName, Leave, MAX_PRESENT, MAX_TOKEN_BYTES, PRESENCE, Release, ReleaseReply, Renew, RenewReply,
     Swap, SwapReply, Waiter, Watch, WatchOutcome, WatchReply,
 };
 use lockkeeper_core::time::micros_of;
-use lockkeeper_core::{Decision, Keys, Timestamp};
 use redis::{Cmd, Value};
 
-use crate::layout::{fence_key, presence_key};
+use super::{EXACT, Part, Port, UNKNOWN_STATUS, time};
 use crate::reply::{Fields, Malformed};
 use crate::script::{self, Script};
-
-/// A decision that has a script.
-pub(crate) trait Port: Decision {
-    /// Its script.
-    const SCRIPT: &'static Script;
-    /// Which of a lock's keys it touches, in order.
-    const KEYS: &'static [Part] = &[Part::Main, Part::Fence];
-
-    /// Adds the arguments, in the order of the script's header.
-    fn arguments(&self, command: &mut Cmd);
-
-    /// Reads the fields after time and status.
-    fn read(status: &[u8], fields: Fields) -> Result<Self::Reply, Malformed>;
-
-    /// Adds the number of keys and the keys.
-    fn keys(at: &Keys, command: &mut Cmd) {
-        let keys = at.as_slice();
-        command.arg(keys.len() * Self::KEYS.len());
-        for key in keys {
-            for part in Self::KEYS {
-                match part {
-                    Part::Main => command.arg(key.as_bytes()),
-                    Part::Fence => command.arg(fence_key(key)),
-                    Part::Presence => command.arg(presence_key(key)),
-                };
-            }
-        }
-    }
-}
-
-/// One of the keys of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Main,
-    Fence,
-    Presence,
-}
-
-/// 2^53: what a script's numbers count to exactly.
-const EXACT: u64 = 1 << 53;
 
 /// Retention and lead, as the scripts take them.
 fn fence_bounds(command: &mut Cmd) {
     command.arg(micros_of(FENCE_RETENTION) / 1000).arg(micros_of(FENCE_LEAD));
 }
-
-fn time(at: Timestamp) -> u64 {
-    at.as_micros().min(EXACT)
-}
-
-const UNKNOWN_STATUS: Malformed = Malformed("an unknown status");
 
 impl Port for Acquire {
     const SCRIPT: &'static Script = &script::ACQUIRE;
@@ -73,7 +27,7 @@ impl Port for Acquire {
         fence_bounds(command);
     }
 
-    fn read(status: &[u8], mut fields: Fields) -> Result<AcquireReply, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<AcquireReply, Malformed> {
         match status {
             b"granted" => fields.fence().map(AcquireReply::Granted),
             b"busy" => fields.busy().map(AcquireReply::Busy),
@@ -92,7 +46,7 @@ impl Port for Watch {
         command.arg(micros_of(PRESENCE) / 1000).arg(MAX_PRESENT);
     }
 
-    fn read(status: &[u8], mut fields: Fields) -> Result<WatchReply, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<WatchReply, Malformed> {
         let others_wait = fields.int()? != 0;
         let outcome = match status {
             b"granted" => WatchOutcome::Granted(fields.fence()?),
@@ -111,7 +65,7 @@ impl Port for Leave {
         command.arg(self.keeper.as_bytes());
     }
 
-    fn read(status: &[u8], _fields: Fields) -> Result<(), Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], _fields: Fields) -> Result<(), Malformed> {
         match status {
             b"left" => Ok(()),
             _ => Err(UNKNOWN_STATUS),
@@ -127,7 +81,7 @@ impl Port for Renew {
         command.arg(micros_of(FENCE_RETENTION) / 1000);
     }
 
-    fn read(status: &[u8], mut fields: Fields) -> Result<RenewReply, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<RenewReply, Malformed> {
         match status {
             b"renewed" => Ok(RenewReply::Renewed),
             b"expired" => fields.index().map(RenewReply::Expired),
@@ -145,7 +99,7 @@ impl Port for Release {
         command.arg(self.token.as_bytes());
     }
 
-    fn read(status: &[u8], mut fields: Fields) -> Result<ReleaseReply, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<ReleaseReply, Malformed> {
         match status {
             b"released" => Ok(ReleaseReply::Released),
             b"expired" => fields.index().map(ReleaseReply::Expired),
@@ -164,7 +118,7 @@ impl Port for Swap {
         fence_bounds(command);
     }
 
-    fn read(status: &[u8], mut fields: Fields) -> Result<SwapReply, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<SwapReply, Malformed> {
         match status {
             b"swapped" => fields.fence().map(SwapReply::Swapped),
             b"expired" => fields.index().map(SwapReply::Expired),
@@ -183,7 +137,12 @@ impl Port for ForceRelease {
         fence_bounds(command);
     }
 
-    fn read(status: &[u8], mut fields: Fields) -> Result<ForceReleaseReply, Malformed> {
+    fn read(
+        &self,
+        _at: Timestamp,
+        status: &[u8],
+        mut fields: Fields,
+    ) -> Result<ForceReleaseReply, Malformed> {
         match status {
             b"released" => fields.fence().map(ForceReleaseReply::Released),
             b"free" => Ok(ForceReleaseReply::Free),
@@ -204,7 +163,7 @@ impl Port for Inspect {
         command.arg(micros_of(PRESENCE) / 1000).arg(MAX_PRESENT);
     }
 
-    fn read(status: &[u8], fields: Fields) -> Result<Vec<Inspection>, Malformed> {
+    fn read(&self, _at: Timestamp, status: &[u8], fields: Fields) -> Result<Vec<Inspection>, Malformed> {
         match status {
             b"seen" => fields.rest().map(inspection).collect(),
             _ => Err(UNKNOWN_STATUS),
@@ -231,80 +190,4 @@ fn inspection(value: Value) -> Result<Inspection, Malformed> {
         waiters,
         wrong_type: kind == b"wrongtype",
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use lockkeeper_core::lock::{FenceRequest, Holder, Lease, OwnerToken};
-    use lockkeeper_core::{Key, Prefix};
-
-    use super::*;
-
-    /// The names after `label` in a script's header.
-    fn declared(script: &Script, label: &str) -> Vec<String> {
-        let line = script.source.lines().find_map(|line| line.strip_prefix(&format!("-- {label}: ")));
-        let line = line.unwrap_or_else(|| panic!("{}: no `{label}` in the header", script.name));
-        line.split(", ")
-            .map(str::to_owned)
-            .filter(|name| name != "none" && !name.starts_with("and so on"))
-            .collect()
-    }
-
-    fn check<D: Port>(decision: &D) {
-        let script = D::SCRIPT;
-        assert_eq!(script.name, D::NAME);
-        assert!(script.source.starts_with(&format!("-- {}: ", D::NAME)), "{}: purpose", D::NAME);
-        let mut command = Cmd::new();
-        decision.arguments(&mut command);
-        assert_eq!(command.args_iter().count(), declared(script, "ARGV").len(), "{}: arguments", D::NAME);
-        let parts: Vec<String> = D::KEYS.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
-        assert_eq!(declared(script, "KEYS"), parts, "{}: keys", D::NAME);
-        for status in ["-- Reply: ", "-- Invariants: "] {
-            assert!(script.source.contains(status), "{}: {status}", D::NAME);
-        }
-        for number in 1..=declared(script, "ARGV").len() {
-            assert!(
-                script.source.contains(&format!("ARGV[{number}]")),
-                "{}: ARGV[{number}] is not used",
-                D::NAME
-            );
-        }
-    }
-
-    #[test]
-    fn headers_say_what_the_scripts_and_ports_do() {
-        let token = OwnerToken::given("t").unwrap();
-        let lease = Lease::new(Duration::from_secs(1)).unwrap();
-        let (fences, not_after) = (FenceRequest::default(), Timestamp::MAX);
-        let acquire = Acquire { token: token.clone(), lease, fences, not_after };
-        check(&acquire);
-        let keeper = KeeperName::new("k");
-        check(&Watch { acquire, waiter: Waiter { keeper: keeper.clone(), count: 1 } });
-        check(&Leave { keeper });
-        check(&Renew { token: token.clone(), lease, not_after });
-        check(&Release { token: token.clone() });
-        check(&Swap { from: token.clone(), to: token.clone(), lease, fences, not_after });
-        check(&ForceRelease { shown: Holder::new(b"t", 1), seen: 0, not_after });
-        check(&Inspect);
-    }
-
-    #[test]
-    fn l100_l101_scripts_touch_declared_keys_only_and_keys_are_only_keys() {
-        for script in script::SCRIPTS {
-            for call in script.source.split("call('").skip(1) {
-                let call = &call[..call.find(')').unwrap()];
-                let keyed = call.starts_with("TIME'") || call.contains("', KEYS[");
-                assert!(keyed, "{}: `{call}` does not name KEYS[n]", script.name);
-            }
-        }
-        let key = Key::new(&Prefix::new("lock:").unwrap(), "a").unwrap();
-        let mut command = Cmd::new();
-        Acquire::keys(&key.into(), &mut command);
-        assert_eq!(
-            command.get_packed_command(),
-            redis::cmd("2").arg("lock:a").arg("lock:~fence:{lock:a}").get_packed_command()
-        );
-    }
 }

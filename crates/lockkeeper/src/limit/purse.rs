@@ -1,0 +1,267 @@
+//! The tokens of one subject that this process has taken in advance.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockkeeper_core::limit::{Algorithm, Ask, Checked, Outcome, Standing};
+use lockkeeper_core::{Error, Keys, Uptime};
+use parking_lot::Mutex as Short;
+use tokio::sync::Mutex;
+
+use super::checker::Checker;
+use super::leased::LeaseTerms;
+use super::verdict::{Source, Verdict};
+use crate::clock::sleep_until;
+use crate::telemetry::Decided;
+use crate::telemetry::events::limit_refund_failed;
+
+/// What the first chunk has; then it follows the use.
+const FIRST_CHUNK: u64 = 16;
+/// A chunk is at most this part of what is left, so that the last of a quota is not taken away from other processes.
+const LEFT_PART: u64 = 4;
+/// But asking for this part of the capacity is always right.
+const SMALL_PART: u64 = 1000;
+
+pub(super) struct Purse {
+    checker: Arc<Checker>,
+    keys: Keys,
+    terms: LeaseTerms,
+    tokens: AtomicU64,
+    /// Microseconds of uptime: until then tokens may be spent.
+    fresh_until: AtomicU64,
+    /// Until then they may go back: later the store has them again by itself, and a second time would be a gift.
+    returns_until: AtomicU64,
+    /// When all is there again, as the store said.
+    resets_at: AtomicU64,
+    /// Spent since that was last counted.
+    spent: AtomicU64,
+    is_closed: AtomicBool,
+    /// Somebody returns what grows old.
+    has_returner: AtomicBool,
+    /// One takes the next chunk; the others wait for it.
+    gate: Mutex<()>,
+    chunk: Short<Chunk>,
+}
+
+/// How much to take next.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    size: u64,
+    /// What the store had left after the last one.
+    left: u64,
+    taken: Uptime,
+}
+
+impl Purse {
+    pub(super) fn new(checker: Arc<Checker>, keys: Keys, terms: LeaseTerms) -> Self {
+        let zero = || AtomicU64::new(0);
+        let chunk = Chunk { size: FIRST_CHUNK, left: u64::MAX, taken: Uptime::from_micros(0) };
+        Self {
+            checker,
+            keys,
+            terms,
+            tokens: zero(),
+            fresh_until: zero(),
+            returns_until: zero(),
+            resets_at: zero(),
+            spent: zero(),
+            is_closed: AtomicBool::new(false),
+            has_returner: AtomicBool::new(false),
+            gate: Mutex::default(),
+            chunk: Short::new(chunk),
+        }
+    }
+
+    pub(super) fn tokens(&self) -> u64 {
+        self.tokens.load(Ordering::Acquire)
+    }
+
+    fn now(&self) -> Uptime {
+        self.checker.inner.clock.uptime()
+    }
+
+    fn is_fresh(&self, now: Uptime) -> bool {
+        now.as_micros() < self.fresh_until.load(Ordering::Acquire)
+    }
+
+    /// Spends `cost` of what is there. `None`: there is not enough, or it is too old.
+    pub(super) fn spend(&self, cost: u64) -> Option<Verdict> {
+        if cost == 0 || self.tokens.load(Ordering::Relaxed) < cost {
+            return None;
+        }
+        let now = self.now();
+        if !self.is_fresh(now) {
+            return None;
+        }
+        let less = |tokens: u64| tokens.checked_sub(cost);
+        let before = self.tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).ok()?;
+        self.spent.fetch_add(1, Ordering::Relaxed);
+        Some(self.spent_verdict(cost, before - cost, now))
+    }
+
+    fn spent_verdict(&self, granted: u64, remaining: u64, now: Uptime) -> Verdict {
+        let reset = Uptime::from_micros(self.resets_at.load(Ordering::Relaxed)).since(now);
+        let quotas = self.checker.plan.quotas.iter();
+        let standings = quotas.map(|quota| Standing {
+            limit: quota.capacity(),
+            remaining,
+            retry_after: Some(Duration::ZERO),
+            reset,
+        });
+        let checked = Checked { outcome: Outcome::Allowed { granted }, standings: standings.collect() };
+        Verdict::new(&self.checker.plan, checked, Source::Leased)
+    }
+
+    /// Spends, taking a chunk where need be.
+    pub(super) async fn check(self: &Arc<Self>, cost: u64) -> Result<Verdict, Error> {
+        let checker = &self.checker;
+        if self.is_closed.load(Ordering::Acquire) || cost > self.terms.max_chunk {
+            return checker.check(&self.keys, Ask::whole(cost)).await;
+        }
+        let _front = self.gate.lock().await;
+        if let Some(verdict) = self.spend(cost) {
+            return Ok(verdict);
+        }
+        let (ask, sent) = (Ask::whole(cost), self.now());
+        match self.take_chunk(cost).await {
+            // There was less than was wanted: only the store knows when there is more.
+            Ok(()) => match self.spend(cost) {
+                Some(verdict) => Ok(verdict),
+                None => checker.check(&self.keys, ask).await,
+            },
+            Err(Refused::Verdict(verdict)) => checker.counted(&self.keys, ask, sent, Ok(*verdict)),
+            Err(Refused::Error(error)) => {
+                let result = checker.without_store(&self.keys, ask, error);
+                checker.counted(&self.keys, ask, sent, result)
+            }
+        }
+    }
+
+    async fn take_chunk(self: &Arc<Self>, cost: u64) -> Result<(), Refused> {
+        let sent = self.now();
+        self.count_spent();
+        if !self.is_fresh(sent) {
+            self.send_back(self.tokens.swap(0, Ordering::AcqRel));
+        }
+        let wanted = self.next_chunk(sent).max(cost);
+        let verdict =
+            self.checker.ask_store(&self.keys, Ask::up_to(wanted), sent).await.map_err(Refused::Error)?;
+        let Verdict::Allowed { granted, ref detail, .. } = verdict else {
+            return Err(Refused::Verdict(Box::new(verdict)));
+        };
+        let now = self.now();
+        let left = detail.standings().iter().map(|standing| standing.remaining).min().unwrap_or(0);
+        *self.chunk.lock() = Chunk { size: wanted, left, taken: sent };
+        let resets = detail.standings().iter().map(|standing| standing.reset).max().unwrap_or_default();
+        self.resets_at.store(now.after(resets).as_micros(), Ordering::Relaxed);
+        self.returns_until
+            .store(self.returnable_until(detail.standings(), sent).as_micros(), Ordering::Release);
+        // Older tokens keep their age, and so give it to the new ones.
+        if self.tokens() == 0 {
+            self.fresh_until.store(sent.after(self.terms.max_age).as_micros(), Ordering::Release);
+        }
+        self.tokens.fetch_add(granted, Ordering::AcqRel);
+        self.have_old_ones_returned();
+        Ok(())
+    }
+
+    /// Twice the last chunk when that was used up quickly, half of it when it grew old.
+    fn next_chunk(&self, now: Uptime) -> u64 {
+        let chunk = *self.chunk.lock();
+        let age = now.since(chunk.taken);
+        let size = if age < self.terms.max_age / 4 {
+            chunk.size.saturating_mul(2)
+        } else if age > self.terms.max_age {
+            chunk.size / 2
+        } else {
+            chunk.size
+        };
+        let capacity = self.checker.plan.quotas.iter().map(|quota| quota.capacity()).min().unwrap_or(1);
+        let fair = (chunk.left / LEFT_PART).max(capacity / SMALL_PART);
+        size.min(fair).clamp(1, self.terms.max_chunk)
+    }
+
+    /// While the quota that was told at the charge has not come back by itself, what was charged still stands, and
+    /// giving it back is exact.
+    fn returnable_until(&self, standings: &[Standing], sent: Uptime) -> Uptime {
+        let until = self.checker.plan.quotas.iter().zip(standings).map(|(quota, standing)| {
+            // A sliding counter gives back to the running window only.
+            let passed = match quota.algorithm() {
+                Algorithm::SlidingCounter { .. } => quota.window(),
+                _ => Duration::ZERO,
+            };
+            sent.after(standing.reset.saturating_sub(passed))
+        });
+        until.min().unwrap_or(sent)
+    }
+
+    /// Returns what nobody spends in time.
+    fn have_old_ones_returned(self: &Arc<Self>) {
+        if self.has_returner.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            self.has_returner.store(false, Ordering::Release);
+            return;
+        };
+        let purse = self.clone();
+        runtime.spawn(async move {
+            loop {
+                let until = Uptime::from_micros(purse.fresh_until.load(Ordering::Acquire));
+                sleep_until(&*purse.checker.inner.clock, until).await;
+                if !purse.is_fresh(purse.now()) {
+                    break;
+                }
+            }
+            purse.has_returner.store(false, Ordering::Release);
+            purse.count_spent();
+            let rest = purse.tokens.swap(0, Ordering::AcqRel);
+            purse.refund(rest).await;
+        });
+    }
+
+    fn send_back(self: &Arc<Self>, rest: u64) {
+        if rest > 0
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let purse = self.clone();
+            runtime.spawn(async move { purse.refund(rest).await });
+        }
+    }
+
+    /// As far as it goes: what cannot be given back stays charged.
+    async fn refund(&self, rest: u64) {
+        if rest == 0 || self.now().as_micros() >= self.returns_until.load(Ordering::Acquire) {
+            return;
+        }
+        if let Err(error) = self.checker.refund(&self.keys, rest).await {
+            limit_refund_failed(self.checker.class.name(), rest, &error);
+        }
+    }
+
+    /// Returns what is left, and takes no more.
+    pub(super) async fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.count_spent();
+        let rest = self.tokens.swap(0, Ordering::AcqRel);
+        self.refund(rest).await;
+    }
+
+    fn count_spent(&self) {
+        let spent = self.spent.swap(0, Ordering::Relaxed);
+        self.checker.class.decided_many(Decided::Allowed, Source::Leased, spent);
+    }
+}
+
+enum Refused {
+    Verdict(Box<Verdict>),
+    Error(Error),
+}
+
+impl fmt::Debug for Purse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Purse({}: {} tokens)", self.keys, self.tokens())
+    }
+}

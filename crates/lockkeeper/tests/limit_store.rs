@@ -1,0 +1,280 @@
+//! Limiters on a real server: what goes together, what it costs, and what is charged when something goes wrong.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lockkeeper::{ErrorKind, Keeper, Limiter, Source, Verdict, WhenAway};
+use lockkeeper_faults::{FaultProxy, RedisServer};
+use lockkeeper_testkit::drops::{drop_at_every_poll, poll_times};
+use lockkeeper_testkit::wait::until;
+use support::{SOON, calls, command, keeper, ms, secs, server};
+
+/// Long enough for a machine that is busy.
+const PATIENT: Duration = Duration::from_secs(10);
+
+fn proxied(server: &RedisServer) -> FaultProxy {
+    FaultProxy::start(SocketAddr::from(([127, 0, 0, 1], server.port()))).unwrap()
+}
+
+fn scripts(server: &RedisServer) -> u64 {
+    calls(server, &["evalsha", "eval"])
+}
+
+async fn remaining(limiter: &Limiter, subject: &str) -> u64 {
+    limiter.peek(subject, 1).await.unwrap().remaining()
+}
+
+/// Those who come while one is under way go together, in their order, and a refused one does not stand in the way of a
+/// smaller one behind it.
+#[tokio::test]
+async fn checks_go_together_and_are_decided_one_by_one() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = Keeper::connect(&proxy.url()).await.unwrap();
+    let limiter = keeper.limiter("hot", "605/h").unwrap().decide_within(PATIENT).exact();
+    assert!(limiter.check("warm").await.unwrap().is_allowed());
+    let before = scripts(&server);
+    proxy.hold_requests();
+    let costs: Vec<u64> = [1].into_iter().chain([1; 600]).chain([100, 2, 3, 2]).collect();
+    let all = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { join_all(costs.into_iter().map(|cost| limiter.check_cost("u", cost))).await }
+    });
+    until("it is under way", SOON, async || proxy.stats().kept_request_bytes > 0).await;
+    proxy.release();
+    let verdicts: Vec<Verdict> = all.await.unwrap().into_iter().map(Result::unwrap).collect();
+    let granted: Vec<u64> = verdicts.iter().map(Verdict::granted).collect();
+    assert!(granted[..601].iter().all(|granted| *granted == 1));
+    assert_eq!(granted[601..], [0, 2, 0, 2], "100 is refused, 2 fits, then 3 is refused, 2 fits");
+    assert_eq!(verdicts[600].remaining(), 4, "each knows what was left after it");
+    assert_eq!(scripts(&server) - before, 3, "one by itself, 512 together, and the rest");
+}
+
+#[tokio::test]
+async fn who_goes_away_before_being_sent_is_not_charged_and_after_it_is() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = Keeper::connect(&proxy.url()).await.unwrap();
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(PATIENT).exact();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    proxy.hold_requests();
+    let first = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.check("u").await }
+    });
+    until("it is under way", SOON, async || proxy.stats().kept_request_bytes > 0).await;
+    let mut waits: Vec<_> = (0..10).map(|_| Box::pin(limiter.check("u"))).collect();
+    for check in &mut waits {
+        assert!(poll_times(check.as_mut(), 1).await.is_none());
+    }
+    waits.truncate(4);
+    // The one that was sent goes away as well: it is charged, and those behind it are sent all the same.
+    first.abort();
+    proxy.release();
+    assert!(join_all(waits).await.into_iter().all(|verdict| verdict.unwrap().is_allowed()));
+    assert_eq!(remaining(&limiter, "u").await, 100 - 1 - 1 - 4);
+}
+
+/// Invariant 8: dropped at any moment, a check leaves no line behind that nobody drives.
+#[tokio::test]
+async fn dropping_a_check_at_every_poll_blocks_nobody() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "1000000/h").unwrap().decide_within(PATIENT);
+    drop_at_every_poll(
+        || limiter.check("u"),
+        async |polls, _output| {
+            let next = tokio::time::timeout(SOON, limiter.check("u")).await;
+            assert!(next.unwrap().unwrap().is_allowed(), "after {polls} polls");
+        },
+    )
+    .await;
+}
+
+/// A reply that is lost is unknown to each member, and nothing is sent twice.
+#[tokio::test]
+async fn a_lost_reply_is_unknown_to_all_and_charged_once() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = Keeper::connect(&proxy.url()).await.unwrap();
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(secs(4)).exact();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    proxy.hold_replies();
+    let all = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { join_all((0..3).map(|_| limiter.check("u"))).await }
+    });
+    until("it is under way", SOON, async || proxy.stats().kept_reply_bytes > 0).await;
+    proxy.cut_connections();
+    proxy.release();
+    let results = all.await.unwrap();
+    assert!(results[0].as_ref().is_err_and(lockkeeper::Error::is_outcome_unknown), "{:?}", results[0]);
+    let answered = results.iter().filter(|result| result.is_ok()).count() as u64;
+    let direct = keeper_of(&server).await.limiter("hot", "100/h").unwrap();
+    assert_eq!(remaining(&direct, "u").await, 100 - 1 - 1 - answered);
+}
+
+async fn keeper_of(server: &RedisServer) -> Keeper {
+    keeper(server).await
+}
+
+/// A stopped server that goes on takes nothing for those who left.
+#[tokio::test]
+async fn a_stopped_server_burns_no_quota_for_those_who_left() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(ms(100)).exact();
+    assert!(limiter.check("u").await.is_ok());
+    server.pause().unwrap();
+    for _ in 0..2 {
+        let error = limiter.check("u").await.unwrap_err();
+        assert!(error.is_transient(), "a store failure is not a refusal: {error}");
+    }
+    tokio::time::sleep(ms(150)).await; // Real time: what was sent has to be too late on the server.
+    server.resume().unwrap();
+    let patient = keeper.limiter("hot", "100/h").unwrap().decide_within(PATIENT);
+    until("the server answers", SOON, async || patient.peek("u", 1).await.is_ok()).await;
+    assert_eq!(remaining(&patient, "u").await, 99);
+}
+
+/// R125, R127, R128: the policy decides, within its time, and an outage costs no time-out each.
+#[tokio::test]
+async fn while_the_server_is_stopped_the_policy_decides_at_once_and_it_comes_back_by_itself() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(ms(60)).exact();
+    let allowing = limiter.clone().when_away(WhenAway::Allow);
+    let sharing = limiter.clone().when_away(WhenAway::Share { instances: 10 });
+    for _ in 0..4 {
+        assert!(sharing.check("u").await.unwrap().is_allowed());
+    }
+    server.pause().unwrap();
+    for _ in 0..3 {
+        let started = Instant::now();
+        let verdict = allowing.check("u").await.unwrap();
+        assert_eq!(verdict.detail().source(), Source::Unchecked);
+        assert!(verdict.is_degraded() && started.elapsed() < secs(2), "{:?}", started.elapsed());
+    }
+    let error = limiter.check("u").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "the circuit is open: {error}");
+    let started = Instant::now();
+    for _ in 0..10_000 {
+        assert!(allowing.check("u").await.unwrap().is_degraded());
+    }
+    assert!(started.elapsed() < secs(2), "10,000 checks took {:?}", started.elapsed());
+    // R130: the share is warm: 10 of 100 for this one of ten, of which 4 are used.
+    let mut allowed = 0;
+    for _ in 0..20 {
+        let verdict = sharing.check("u").await.unwrap();
+        assert_eq!(verdict.detail().source(), Source::Share);
+        allowed += verdict.granted();
+    }
+    assert_eq!(allowed, 6);
+    server.resume().unwrap();
+    until("the store decides again", SOON, async || {
+        limiter.check("v").await.is_ok_and(|verdict| verdict.detail().source() == Source::Store)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_not_a_limit_is_left_alone_and_left_to_the_policy() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(PATIENT);
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    let keys = command(&server, &["KEYS", "limit:*"]);
+    let key = keys.as_array().unwrap()[0].as_str().unwrap().to_owned();
+    command(&server, &["DEL", &key]);
+    command(&server, &["RPUSH", &key, "x"]);
+    let error = limiter.check("u").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WrongType);
+    assert!(error.to_string().contains("it is not a limit's state"), "{error}");
+    assert!(limiter.clone().when_away(WhenAway::Allow).check("u").await.unwrap().is_degraded());
+    assert_eq!(command(&server, &["LLEN", &key]).as_int(), Some(1));
+    assert_eq!(limiter.reset("u").await.unwrap_err().kind(), ErrorKind::WrongType);
+}
+
+/// Refusals cost one round trip a second, and what is given back here counts at once.
+#[tokio::test]
+async fn refusals_are_remembered_until_something_is_given_back() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "2/h").unwrap().decide_within(PATIENT);
+    assert!(limiter.check_cost("u", 2).await.unwrap().is_allowed());
+    let denied = limiter.check("u").await.unwrap();
+    assert_eq!(denied.detail().source(), Source::Store);
+    let before = scripts(&server);
+    for _ in 0..1000 {
+        let again = limiter.check("u").await.unwrap();
+        if again.detail().source() == Source::Remembered {
+            assert!(again.retry_after().unwrap() <= denied.retry_after().unwrap());
+        }
+    }
+    assert!(scripts(&server) - before <= 10, "{} calls for 1,000 refusals", scripts(&server) - before);
+    limiter.refund("u", 1).await.unwrap();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    assert!(!limiter.check("u").await.unwrap().is_allowed());
+    limiter.reset("u").await.unwrap();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+
+    let forgetful = limiter.without_memory_of_denials();
+    assert!(forgetful.check("u").await.unwrap().is_allowed());
+    let before = scripts(&server);
+    for _ in 0..10 {
+        assert_eq!(forgetful.check("u").await.unwrap().detail().source(), Source::Store);
+    }
+    assert_eq!(scripts(&server) - before, 10);
+}
+
+/// `SCRIPT FLUSH` and a restart without data are survived; what was used is forgotten with the data.
+#[tokio::test]
+async fn a_server_that_forgets_scripts_or_everything_is_survived() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(PATIENT);
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    command(&server, &["SCRIPT", "FLUSH"]);
+    assert_eq!(limiter.check("u").await.unwrap().remaining(), 98);
+    server.kill().unwrap();
+    server.restart().unwrap();
+    until("it decides again", PATIENT, async || limiter.check("v").await.is_ok()).await;
+    assert_eq!(remaining(&limiter, "u").await, 100);
+}
+
+#[tokio::test]
+async fn a_full_server_is_a_store_failure_and_no_refusal() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(PATIENT);
+    command(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    let error = limiter.check("u").await.unwrap_err();
+    assert!(error.is_transient() && matches!(error.kind(), ErrorKind::Refused(_)), "{error}");
+    assert!(limiter.clone().when_away(WhenAway::Allow).check("u").await.unwrap().is_degraded());
+    command(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+}
+
+/// However many wait for one key, an outage costs each of them two calls' time at most.
+#[tokio::test]
+async fn a_long_line_does_not_wait_for_one_silent_call_after_another() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "100000/h").unwrap().decide_within(secs(1)).exact();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    server.pause().unwrap();
+    let started = Instant::now();
+    let all = join_all((0..4000).map(|_| limiter.check("u"))).await;
+    let took = started.elapsed();
+    server.resume().unwrap();
+    let unsent = all
+        .iter()
+        .filter(|result| result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unreachable));
+    assert!(all.iter().all(Result::is_err) && unsent.count() >= 4000 - 1 - 512);
+    assert!(took < secs(2), "{took:?}; eight calls would take four seconds");
+}

@@ -1,0 +1,135 @@
+//! Headers say what scripts and ports do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::limit::{Ask, Check, Limit, Peek, Quota, Refund, Reset};
+use lockkeeper_core::lock::{
+    Acquire, FenceRequest, ForceRelease, Holder, Inspect, KeeperName, Lease, Leave, OwnerToken, Release,
+    Renew, Swap, Waiter, Watch,
+};
+use lockkeeper_core::{Key, Prefix};
+
+use super::*;
+use crate::script;
+
+/// What a script's header says after `label`.
+fn header(script: &Script, label: &str) -> &'static str {
+    let line = script.source.lines().find_map(|line| line.strip_prefix(&format!("-- {label}: ")));
+    line.unwrap_or_else(|| panic!("{}: no `{label}` in the header", script.name))
+}
+
+/// The names in a list.
+fn names(list: &str) -> Vec<&str> {
+    list.split(", ").filter(|name| *name != "none" && !name.starts_with("and so on")).collect()
+}
+
+/// The arguments in groups: how often a group comes (`per key`; empty for once), and the names in it.
+fn groups(script: &Script) -> Vec<(&'static str, Vec<&'static str>)> {
+    let groups = header(script, "ARGV").split("; ").map(|group| match group.split_once(": ") {
+        Some((times, list)) => (times, names(list)),
+        None => ("", names(group)),
+    });
+    groups.collect()
+}
+
+/// The script and its port agree, where the groups of arguments come so many times.
+fn check_repeated<D: Port>(decision: &D, times: &[(&str, usize)]) {
+    let script = D::SCRIPT;
+    assert_eq!(script.name, D::NAME);
+    assert!(script.source.starts_with(&format!("-- {}: ", D::NAME)), "{}: purpose", D::NAME);
+    let mut command = Cmd::new();
+    decision.arguments(&mut command);
+    let groups = groups(script);
+    let of = |group: &str| match group {
+        "" | "then" => 1,
+        _ => times.iter().find(|(name, _)| *name == group).unwrap_or_else(|| panic!("{group}")).1,
+    };
+    let declared: usize = groups.iter().map(|(group, names)| of(group) * names.len()).sum();
+    assert_eq!(command.args_iter().count(), declared, "{}: arguments", D::NAME);
+    let parts: Vec<String> = D::KEYS.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
+    assert_eq!(names(header(script, "KEYS")), parts, "{}: keys", D::NAME);
+    for label in ["Reply", "Invariants"] {
+        assert!(!header(script, label).is_empty(), "{}: {label}", D::NAME);
+    }
+    // Where a repeated argument lies is computed; one that comes once has its number.
+    let once = if groups[0].0.is_empty() { groups[0].1.len() } else { 0 };
+    for number in 1..=once {
+        let used = script.source.contains(&format!("ARGV[{number}]"));
+        assert!(used, "{}: ARGV[{number}] is not used", D::NAME);
+    }
+}
+
+fn check<D: Port>(decision: &D) {
+    check_repeated(decision, &[]);
+}
+
+#[test]
+fn headers_say_what_the_scripts_and_ports_do() {
+    let token = OwnerToken::given("t").unwrap();
+    let lease = Lease::new(Duration::from_secs(1)).unwrap();
+    let (fences, not_after) = (FenceRequest::default(), Timestamp::MAX);
+    let acquire = Acquire { token: token.clone(), lease, fences, not_after };
+    check(&acquire);
+    let keeper = KeeperName::new("k");
+    check(&Watch { acquire, waiter: Waiter { keeper: keeper.clone(), count: 1 } });
+    check(&Leave { keeper });
+    check(&Renew { token: token.clone(), lease, not_after });
+    check(&Release { token: token.clone() });
+    check(&Swap { from: token.clone(), to: token.clone(), lease, fences, not_after });
+    check(&ForceRelease { shown: Holder::new(b"t", 1), seen: 0, not_after });
+    check(&Inspect);
+}
+
+#[test]
+fn headers_of_limits_say_how_often_their_arguments_come() {
+    let second = Duration::from_secs(1);
+    let limits = [
+        Limit::token_bucket(10).refill(3, second),
+        Limit::fixed_window(100, second),
+        Limit::token_bucket(20).refill(7, second),
+        Limit::sliding_log(50, second),
+    ];
+    let quotas: Arc<[Quota]> = limits.into_iter().map(|limit| limit.unwrap().quota().unwrap()).collect();
+    // Three of one (two bits), up to 40 of which 11 are asked for (four bits), and one that never fits (one bit).
+    let asks = [1, 1, 1].map(Ask::whole).into_iter().chain([Ask::up_to(40), Ask::whole(60)]);
+    let not_after = Timestamp::MAX;
+    let check = Check { quotas: quotas.clone(), asks: asks.collect(), not_after };
+    check_repeated(&check, &[("per key", 4), ("per run", 3), ("per bucket and bit", 2 * (2 + 4 + 1))]);
+    check_repeated(&Peek { quotas: quotas.clone(), ask: Ask::whole(1) }, &[("per key", 4)]);
+    check_repeated(&Refund { quotas: quotas.clone(), cost: 1, not_after }, &[("per key", 4)]);
+    check_repeated(&Reset { quotas }, &[("per key", 4)]);
+}
+
+/// R119, R121: likewise.
+#[test]
+fn l100_l101_scripts_touch_declared_keys_only_and_keys_are_only_keys() {
+    for script in script::SCRIPTS {
+        for call in script.source.split("call('").skip(1) {
+            let call = &call[..call.find(')').unwrap()];
+            let keyed = call.starts_with("TIME'") || call.contains("', KEYS[");
+            assert!(keyed, "{}: `{call}` does not name KEYS[n]", script.name);
+        }
+    }
+    let key = Key::new(&Prefix::new("lock:").unwrap(), "a").unwrap();
+    let mut command = Cmd::new();
+    Acquire::keys(&key.into(), &mut command);
+    assert_eq!(
+        command.get_packed_command(),
+        redis::cmd("2").arg("lock:a").arg("lock:~fence:{lock:a}").get_packed_command()
+    );
+}
+
+/// No number reaches a command as Lua would write it: `1e+15`, `1.7644214001235e+15`.
+#[test]
+fn r10_r67_r68_scripts_of_limits_write_whole_decimal_numbers() {
+    for script in [&script::CHECK, &script::REFUND] {
+        assert!(!script.source.contains("tostring"), "{}", script.name);
+        let is_timed = |line: &&str| line.contains("call('SET'") || line.contains("call('PEXPIRE");
+        let timed: Vec<&str> = script.source.lines().filter(is_timed).collect();
+        assert_eq!(timed.len(), 2, "{}: one for texts, one for logs", script.name);
+        for line in timed {
+            assert!(line.contains(", string.format('%.0f', "), "{}: {line}", script.name);
+        }
+    }
+}
