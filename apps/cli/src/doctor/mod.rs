@@ -23,6 +23,7 @@ use crate::common::Common;
 use access::Trial;
 use facts::{Facts, words};
 use finding::{Finding, Level, Report};
+pub(crate) use permissions::escaped;
 
 /// At least one finding is a problem.
 const PROBLEMS: u8 = 2;

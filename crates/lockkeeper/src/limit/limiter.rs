@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, IntoLimits, IntoSubject, Limit, Subject};
-use lockkeeper_core::{Error, ErrorKind, Keys};
+use lockkeeper_core::{Error, ErrorKind, Key, Keys};
 
 use super::away::WhenAway;
 use super::checker::{Checker, Terms};
@@ -122,6 +122,19 @@ impl Limiter {
     /// Its limits that count something, in the order given.
     pub fn limits(&self) -> impl Iterator<Item = Limit> {
         self.checker.plan.parts.iter().map(|part| part.limit)
+    }
+
+    /// The subject's keys on the server, one for each of [`limits`](Self::limits): for people, and for looking at them by
+    /// other means. What they hold may change with the version of this crate.
+    ///
+    /// # Errors
+    /// The subject is not valid.
+    pub fn keys(&self, subject: impl IntoSubject) -> Result<Vec<Key>, Error> {
+        let plan = &self.checker.plan;
+        if plan.parts.is_empty() {
+            return Ok(vec![]);
+        }
+        Ok(plan.keys(&[subject.into_subject()?])?.as_slice().to_vec())
     }
 
     /// Takes one.
