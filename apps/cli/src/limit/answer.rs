@@ -102,9 +102,9 @@ impl Question<'_> {
             }
             states => {
                 let rows = states.iter().map(|state| {
-                    let retry = state.retry_after.filter(|retry| !retry.is_zero());
-                    let retry = retry.map_or_else(|| "-".to_owned(), rounded_up);
-                    [state.limit.to_string(), left(state), retry, full(state)]
+                    let times = [state.retry_after.unwrap_or_default(), state.reset].map(in_time);
+                    let [retry, full] = times;
+                    [state.limit.to_string(), left(state), retry, full]
                 });
                 format!("{head}\n{}", table(["LIMIT", "REMAINING", "RETRY IN", "FULL IN"], rows))
             }
@@ -125,12 +125,15 @@ impl Question<'_> {
             }
             Verdict::Never { .. } => match refused_by(verdict) {
                 Some(limit) => {
-                    format!("{who} {is} denied for ever: {} is more than {limit} can hold", self.asked)
+                    format!("{who} can never be allowed: {} is more than {limit} can hold", self.asked)
                 }
-                None => format!("{who} {is} denied for ever: a limit of `none` lets nothing pass"),
+                None => format!("{who} can never be allowed: the limit `none` lets nothing pass"),
             },
-            _ if self.takes && (self.asked > 1 || verdict.granted() != self.asked) => {
-                format!("{who} is allowed: {} of {} taken", verdict.granted(), self.asked)
+            Verdict::Allowed { granted, .. } if self.takes && *granted < self.asked => {
+                format!("{who} is allowed: {granted} of {} taken", self.asked)
+            }
+            Verdict::Allowed { granted, .. } if self.takes && *granted > 1 => {
+                format!("{who} is allowed: {granted} taken")
             }
             _ => format!("{who} {is} allowed"),
         }
@@ -142,7 +145,7 @@ fn facts(state: &LimitState<'_>) -> Vec<(&'static str, String)> {
     facts.extend(
         state.retry_after.filter(|retry| !retry.is_zero()).map(|retry| ("retry in", rounded_up(retry))),
     );
-    facts.push(("full in", full(state)));
+    facts.extend((!state.reset.is_zero()).then(|| ("full in", rounded_up(state.reset))));
     facts
 }
 
@@ -169,9 +172,9 @@ pub(super) fn is_used(state: &LimitState<'_>) -> bool {
     state.remaining < capacity(state) || !state.reset.is_zero()
 }
 
-/// When everything is there again.
-fn full(state: &LimitState<'_>) -> String {
-    if state.reset.is_zero() { "now".to_owned() } else { rounded_up(state.reset) }
+/// A time in a table.
+pub(super) fn in_time(time: Duration) -> String {
+    if time.is_zero() { "-".to_owned() } else { rounded_up(time) }
 }
 
 pub(super) fn millis_up(time: Duration) -> u64 {

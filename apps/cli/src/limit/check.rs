@@ -7,18 +7,22 @@ use super::answer::{self, Question};
 use super::what::{Rules, Whom};
 use crate::common::{self, Common};
 
+const EXAMPLES: &str = "\
+Exit codes:
+   0  allowed
+  75  denied: try again later
+  77  never: it costs more than the limit can ever hold
+  69  the server is unreachable or refuses; that says nothing about the limit
+  65  the key holds something else
+
+As a throttle (which also ends at 77, where it would turn for ever):
+  until lockkeeper limit check -q upload user:42 --limit 10/min; do [ $? -eq 77 ] && exit 1; sleep 1; done
+or, without asking in vain:
+  lockkeeper limit check -q --wait 1h upload user:42 --limit 10/min && ./upload";
+
 /// Take from the limits, or be told when to come back.
-///
-/// As a throttle:
-///
-///   until lockkeeper limit check -q upload user:42 --limit 10/min; do sleep 1; done
-///
-/// which never ends where it exits with 77, so ask for no more than the limit can hold. `--wait` does the waiting itself.
-///
-/// Exit codes: 0 allowed; 75 denied, try again later; 77 never: it costs more than the limit can ever hold; 69 the
-/// server is unreachable or refuses, which says nothing about the limit; 65 the key holds something else.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     rules: Rules,
@@ -45,7 +49,7 @@ pub(super) struct CheckArgs {
 
 /// Look at what a check would be answered, without taking.
 ///
-/// Exit codes as those of `check`.
+/// Exit codes: 0 would be allowed; 75 would be denied; 77 never; else as those of `check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct PeekArgs {
     #[command(flatten)]

@@ -23,7 +23,7 @@ pub(super) struct Rules {
     /// COUNT/WINDOW [ALGORITHM] [burst=N]. The window is in us, ms, s, min, h, d, w, mo (30 days) or y (365 days). The
     /// algorithm is token-bucket (without another), fixed-window, fixed-window-from-first, sliding-log or
     /// sliding-counter. Also `unlimited` and `none`.
-    #[arg(long = "limit", value_name = "LIMIT", required = true, value_parser = limit)]
+    #[arg(long = "limit", value_name = "LIMIT", required = true, allow_hyphen_values = true, value_parser = limit)]
     limits: Vec<Limit>,
 
     /// What limit keys begin with on the server.
@@ -44,12 +44,12 @@ pub(super) struct Whom {
 /// How keys are meant.
 #[derive(Debug, clap::Args)]
 pub(super) struct Manner {
-    /// KEY is of this kind (user, api_key, …) and never meets one of another: `Subject::of(kind, key)`. With `ip` it
-    /// is an address: IPv6 counts by its /64.
+    /// KEY is of this kind, such as `user`, and apart from equal keys of other kinds. With `ip` it is an address, and
+    /// IPv6 counts by its /64.
     #[arg(long, value_name = "KIND", conflicts_with = "encoded")]
     kind: Option<String>,
 
-    /// KEY is encoded as `limit watch` and logs show it, such as @user:42@route:/login.
+    /// KEY is encoded as `limit watch` shows it, such as @user:42@route:/login.
     #[arg(long)]
     encoded: bool,
 }

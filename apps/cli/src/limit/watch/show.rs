@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockkeeper::{Error, LimitState, Limiter, Subject, Verdict};
+use lockkeeper::{Error, Limiter, Subject, Verdict};
 use serde::Serialize;
 
-use super::super::answer::{Question, Report, left, rounded_up};
+use super::super::answer::{Question, Report, in_time, left, rounded_up};
 use super::Look;
 use crate::common::rounded;
 use crate::ls::millis;
@@ -172,25 +172,26 @@ fn remaining(verdict: &Verdict) -> String {
 
 fn in_short(verdict: &Verdict) -> String {
     let denied = verdict.retry_after().map(|retry| format!(", denied for {}", rounded_up(retry)));
-    let full =
-        longest(verdict, |state| Some(state.reset)).map(|reset| format!(", full in {}", rounded_up(reset)));
-    format!("{}{}{}", remaining(verdict), denied.unwrap_or_default(), full.unwrap_or_default())
+    let full = match full_in(verdict) {
+        Duration::ZERO => String::new(),
+        time => format!(", full in {}", rounded_up(time)),
+    };
+    format!("{}{}{full}", remaining(verdict), denied.unwrap_or_default())
 }
 
 fn cells(subject: &Subject, seen: &Result<Verdict, Error>) -> [String; 4] {
-    let dash = || "-".to_owned();
     match seen {
         Ok(verdict) => [
             subject.to_string(),
             remaining(verdict),
-            verdict.retry_after().map_or_else(dash, rounded_up),
-            longest(verdict, |state| Some(state.reset)).map_or_else(|| "now".to_owned(), rounded_up),
+            in_time(verdict.retry_after().unwrap_or_default()),
+            in_time(full_in(verdict)),
         ],
-        Err(error) => [subject.to_string(), reason(error), dash(), dash()],
+        Err(error) => [subject.to_string(), reason(error), "-".to_owned(), "-".to_owned()],
     }
 }
 
-/// Of all limits; none where that is no time at all.
-fn longest(verdict: &Verdict, time: impl Fn(&LimitState<'_>) -> Option<Duration>) -> Option<Duration> {
-    verdict.detail().states().filter_map(|state| time(&state)).max().filter(|time| !time.is_zero())
+/// When everything is there again.
+fn full_in(verdict: &Verdict) -> Duration {
+    verdict.detail().states().map(|state| state.reset).max().unwrap_or_default()
 }
