@@ -19,7 +19,7 @@ use super::{
     circuit_opened, describe, events, waiting_fell_back,
 };
 use crate::Keeper;
-use crate::limit::{Source, Verdict};
+use crate::limit::{Source, Verdict, WhenAway};
 use crate::lock::{Busy, LossReason, Released};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -150,6 +150,55 @@ fn a_limiter_and_a_lock_class_of_one_name_have_nothing_in_common() {
     assert_eq!(of_limit.len(), 9);
 }
 
+/// What was counted, by the values of the labels.
+fn decisions(recorder: &DebuggingRecorder) -> BTreeMap<String, u64> {
+    let mut counted = BTreeMap::new();
+    for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
+        let labels: Vec<_> = key.key().labels().map(metrics::Label::value).collect();
+        assert!(!labels.contains(&"somebody"), "{labels:?}");
+        match value {
+            DebugValue::Counter(count) if count > 0 => _ = counted.insert(labels.join(" "), count),
+            _ => {}
+        }
+    }
+    counted
+}
+
+#[tokio::test]
+async fn an_outage_is_said_once_and_each_degraded_decision_is_counted() {
+    let (recorder, log) = (DebuggingRecorder::new(), Log::default());
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let _written = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let keeper = Keeper::builder().url("redis://127.0.0.1:1").unwrap().lazy().connect().await.unwrap();
+    let away = keeper.limiter("away", "5/s").unwrap();
+    let allowing = away.clone().when_away(WhenAway::Allow);
+    for _ in 0..10 {
+        assert!(allowing.check("somebody").await.unwrap().is_degraded());
+    }
+    away.check("somebody").await.unwrap_err();
+    let counted = decisions(&recorder);
+    assert_eq!((counted["away allowed unchecked"], counted["away failed none"]), (10, 1), "{counted:?}");
+    assert_eq!(counted[""], 1, "the circuit opened");
+    let written = std::mem::take(&mut *log.0.lock());
+    let names: Vec<_> = written.iter().map(|(_, fields)| fields["message"].as_str()).collect();
+    let times = |name: &str| names.iter().filter(|written| **written == name).count();
+    assert_eq!((times("limit_degraded"), times("limit_circuit_opened")), (1, 1), "{names:?}");
+    assert!(!format!("{written:?}").contains("somebody"), "{written:?}");
+}
+
+#[tokio::test]
+async fn what_is_spent_out_of_leased_tokens_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let keeper = Keeper::connect("memory://").await.unwrap();
+    let leased = keeper.limiter("rented", "100000/h").unwrap().leased().unwrap();
+    for _ in 0..100 {
+        assert!(leased.check("somebody").await.unwrap().is_allowed());
+    }
+    keeper.close(SECOND).await;
+    assert_eq!(decisions(&recorder), [("rented allowed leased".to_owned(), 100)].into());
+}
+
 #[tokio::test]
 async fn limiters_count_what_they_decide_and_never_the_subject() {
     let recorder = DebuggingRecorder::new();
@@ -162,15 +211,7 @@ async fn limiters_count_what_they_decide_and_never_the_subject() {
     let _ = limiter.check_cost("somebody", 9).await.unwrap();
     let _ = limiter.peek("somebody", 1).await.unwrap();
     let _ = keeper.limiter("free", "unlimited").unwrap().check("somebody").await.unwrap();
-    let mut counted = BTreeMap::new();
-    for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
-        let labels: Vec<_> = key.key().labels().map(metrics::Label::value).collect();
-        assert!(!labels.contains(&"somebody"), "{labels:?}");
-        match value {
-            DebugValue::Counter(count) if count > 0 => _ = counted.insert(labels.join(" "), count),
-            _ => {}
-        }
-    }
+    let counted = decisions(&recorder);
     let expected = [
         ("counted allowed store", 2),
         ("counted denied store", 1),
@@ -276,6 +317,9 @@ impl<S: tracing::Subscriber> Layer<S> for Log {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
         let known = EVENTS.iter().find(|event| event.name == fields.0["message"]);
+        if !event.metadata().target().starts_with("lockkeeper::") {
+            return;
+        }
         assert_eq!(Some(event.metadata().target()), known.map(|event| event.target));
         self.0.lock().push((event.metadata().level().as_str().to_lowercase(), fields.0));
     }
