@@ -7,6 +7,7 @@ mod fair;
 mod hand_off;
 mod held;
 mod latency;
+mod limit_memory;
 mod many_tasks;
 mod memory;
 mod newcomer;
@@ -30,6 +31,7 @@ pub(crate) const ALL: &[Kind] = &[
     Kind { name: "many-tasks", measure: many_tasks::measure },
     Kind { name: "held", measure: held::measure },
     Kind { name: "memory", measure: memory::measure },
+    Kind { name: "limit-memory", measure: limit_memory::measure },
     Kind { name: "allocations", measure: allocating::measure },
     Kind { name: "latency", measure: latency::measure },
     Kind { name: "hand-off", measure: hand_off::measure },

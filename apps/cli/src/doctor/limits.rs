@@ -74,7 +74,7 @@ async fn without_expiry(store: &RedisStore, keys: &[String]) -> Result<Vec<Strin
     Ok(found)
 }
 
-/// `NAME:TAG:SUBJECT`, with a tag of four: what is kept, the version of its form, and two of a digest.
+/// `NAME:TAG:SUBJECT`, with a tag of four: what is kept, and three of a digest.
 fn is_ours(key: &str, prefix: &str) -> bool {
     let mut parts = key.strip_prefix(prefix).unwrap_or("").splitn(3, ':');
     let is_name = parts.next().is_some_and(|name| !name.is_empty());
@@ -106,11 +106,11 @@ mod tests {
 
     #[test]
     fn keys_of_limits_are_told_from_others() {
-        for ours in ["limit:login:t1Dn:a", "limit:api:l1-_:{user:42}"] {
+        for ours in ["limit:login:tODn:a", "limit:api:lO-_:{user:42}"] {
             assert!(is_ours(ours, "limit:"), "{ours}");
         }
         for other in
-            ["limit:login", "limit:login:t1Dn:", "limit::t1Dn:a", "limit:a:x1Dn:b", "limit:a:t1Dnn:b", "l"]
+            ["limit:login", "limit:login:tODn:", "limit::tODn:a", "limit:a:xODn:b", "limit:a:tODnn:b", "l"]
         {
             assert!(!is_ours(other, "limit:"), "{other}");
         }

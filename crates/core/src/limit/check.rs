@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::ask::Asks;
-use super::cell::LimitCell;
-use super::evaluate::evaluate;
-use super::level::{Level, load_all};
-use super::quota::Quota;
+use super::ask::{Ask, Asks};
+use super::bucket::Bucket;
+use super::cell::{LimitCell, Stored};
+use super::evaluate::{evaluate, one};
+use super::level::{Foreign, Level, open_all};
+use super::quota::{Algorithm, Quota};
 use super::standing::Checked;
-use crate::decision::{Decision, WrongType};
+use crate::decision::{Decision, State as _, WrongType};
 use crate::time::Timestamp;
 
 /// Calls on the same limits of the same subjects, decided one after another in one step. The i-th key is that of the i-th
@@ -43,14 +44,10 @@ impl Decision for Check {
     const REPEATABLE: bool = false;
 
     fn decide(&self, cells: &mut [LimitCell], now: Timestamp) -> Result<CheckReply, WrongType> {
-        let mut levels = load_all(&self.quotas, cells, now)?;
+        let mut levels = open_all(&self.quotas, cells, now)?;
         let reply = CheckReply::of(&mut levels, &self.asks);
         let has_taken = reply.has_taken();
-        for (cell, level) in cells.iter_mut().zip(levels) {
-            if has_taken || level.needs_repair {
-                *cell = level.into_cell(now);
-            }
-        }
+        cells.iter_mut().zip(levels).for_each(|(cell, level)| level.close(cell, has_taken, now));
         Ok(reply)
     }
 
@@ -63,14 +60,59 @@ impl Decision for Check {
     }
 }
 
+/// One call on one limit: [`Check`] without a list of anything.
+#[inline]
+pub(crate) fn check_cell(
+    cell: &mut LimitCell,
+    quota: Quota,
+    ask: Ask,
+    now: Timestamp,
+) -> Result<Checked, WrongType> {
+    cell.expire(now);
+    if let Algorithm::TokenBucket { capacity, refill, period_us } = quota.algorithm() {
+        check_bucket(cell, (capacity, refill, period_us), ask, now)
+    } else {
+        check_any(cell, quota, ask, now)
+    }
+}
+
+#[inline]
+fn check_bucket(
+    cell: &mut LimitCell,
+    (capacity, refill, period_us): (u64, u64, u64),
+    ask: Ask,
+    now: Timestamp,
+) -> Result<Checked, WrongType> {
+    let stored = match cell.stored {
+        Stored::Empty => None,
+        Stored::Bucket(full) if full.part < refill => Some(full),
+        _ => return Err(WrongType { index: 0, side: false }),
+    };
+    let (mut bucket, is_faulty) = Bucket::load(capacity, refill, period_us, stored, now);
+    let checked = one(std::slice::from_mut(&mut bucket), ask);
+    if checked.granted() > 0 || is_faulty || !cell.is_bounded() {
+        *cell = LimitCell::of_bucket(bucket.stored(), now);
+    }
+    Ok(checked)
+}
+
+fn check_any(cell: &mut LimitCell, quota: Quota, ask: Ask, now: Timestamp) -> Result<Checked, WrongType> {
+    let opened = Level::open(quota, cell, now).map_err(|Foreign| WrongType { index: 0, side: false });
+    let mut level = opened?;
+    let checked = one(std::slice::from_mut(&mut level), ask);
+    level.close(cell, checked.granted() > 0, now);
+    Ok(checked)
+}
+
 impl CheckReply {
     /// Decides `asks` on `levels`.
-    pub fn of(levels: &mut [Level], asks: &[super::Ask]) -> Self {
+    pub fn of(levels: &mut [Level], asks: &[Ask]) -> Self {
         let repaired = levels.iter().filter(|level| level.needs_repair).count();
         Self { checked: evaluate(levels, asks), repaired }
     }
 
     /// How much all calls were granted together.
+    #[inline]
     pub fn granted(&self) -> u64 {
         self.checked.iter().map(Checked::granted).sum()
     }
@@ -82,6 +124,7 @@ impl CheckReply {
 
 impl Checked {
     /// How much was charged.
+    #[inline]
     pub fn granted(&self) -> u64 {
         match self.outcome {
             super::Outcome::Allowed { granted } => granted,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing};
-use lockkeeper_core::{Error, ErrorKind, Keys, Timestamp, Uptime};
+use lockkeeper_core::{Error, ErrorKind, Keys, MemoryStore, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
 use super::away::{WhenAway, is_away, is_silent};
@@ -114,10 +114,7 @@ impl Checker {
     /// Asks the store, or what is remembered of it; whatever the policy.
     pub(super) async fn ask_store(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
         if let Backend::Memory(store) = &self.inner.backend {
-            let check =
-                Check { quotas: self.plan.quotas.clone(), asks: [ask].into(), not_after: Timestamp::MAX };
-            let mut reply = store.apply_now(keys, check, self.terms.decide_within)?.reply;
-            return Ok(self.verdict(reply.checked.remove(0), Source::Store));
+            return self.ask_memory(store, keys, ask);
         }
         if self.terms.remembers
             && let Some(denied) = self.denials.of(keys, ask.least(), || sent)
@@ -139,6 +136,21 @@ impl Checker {
                 Err(error)
             }
         }
+    }
+
+    /// Without a future, and for one limit without an allocation.
+    fn ask_memory(&self, store: &MemoryStore, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
+        let checked = match (&*self.plan.quotas, keys.as_slice()) {
+            ([quota], [key]) => store
+                .check_one(key.as_bytes(), *quota, ask)
+                .map_err(|wrong| wrong.into_error::<Check>(keys))?,
+            _ => {
+                let check =
+                    Check { quotas: self.plan.quotas.clone(), asks: [ask].into(), not_after: Timestamp::MAX };
+                store.apply_now(keys, check, self.terms.decide_within)?.reply.checked.remove(0)
+            }
+        };
+        Ok(self.verdict(checked, Source::Store))
     }
 
     fn decided(&self, keys: &Keys, ask: Ask, checked: Checked, sent: Uptime) -> Verdict {

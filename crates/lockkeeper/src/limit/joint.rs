@@ -96,6 +96,11 @@ impl Keeper {
 }
 
 impl Joint {
+    /// Its limiters, in the order of the subjects.
+    pub fn limiters(&self) -> &[Limiter] {
+        &self.limiters
+    }
+
     /// Takes `cost` from each limiter for its subject, or nothing. The verdict has each limit's state, in the order of the
     /// limiters; asked in sequence and refused, those up to the one that refused.
     ///

@@ -62,7 +62,7 @@ impl Keeper {
         if matches!(self.inner.backend, Backend::Other(_)) {
             return Err(Error::new(ErrorKind::Unsupported, "limiter", "this store has locks only"));
         }
-        let plan = Plan::new(&self.inner.limit_prefix, &Arc::from(name), &limits);
+        let plan = Plan::new(&self.inner.limit_prefix, &Arc::from(name), &limits)?;
         Ok(Limiter::new(self.inner.clone(), Arc::new(plan), class))
     }
 }

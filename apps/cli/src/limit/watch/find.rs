@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn a_name_is_what_stands_between() {
-        assert_eq!(between(b"l:a:t1xx:user:42", b"l:a:t1xx:", b""), Some(b"user:42".to_vec()));
-        assert_eq!(between(b"l:a:t1xx:{user:42}", b"l:a:t1xx:{", b"}"), Some(b"user:42".to_vec()));
-        assert_eq!(between(b"l:a:t1xx:{user:42}", b"l:a:t1xx:", b""), None);
-        assert_eq!(between(b"l:a:t1xx:", b"l:a:t1xx:", b""), None);
-        assert_eq!(between(b"l:a:t1xy:user", b"l:a:t1xx:", b""), None);
+        assert_eq!(between(b"l:a:tOxx:user:42", b"l:a:tOxx:", b""), Some(b"user:42".to_vec()));
+        assert_eq!(between(b"l:a:tOxx:{user:42}", b"l:a:tOxx:{", b"}"), Some(b"user:42".to_vec()));
+        assert_eq!(between(b"l:a:tOxx:{user:42}", b"l:a:tOxx:", b""), None);
+        assert_eq!(between(b"l:a:tOxx:", b"l:a:tOxx:", b""), None);
+        assert_eq!(between(b"l:a:tOxy:user", b"l:a:tOxx:", b""), None);
     }
 }
