@@ -17,7 +17,8 @@ use super::share::Shares;
 use super::verdict::{Source, Verdict};
 use crate::backend::Backend;
 use crate::keeper::Inner;
-use crate::telemetry::LimitClass;
+use crate::telemetry::events::limit_denied;
+use crate::telemetry::{LimitClass, circuit_closed, circuit_opened};
 
 /// Everything that the clones of a limiter share.
 pub(super) struct Checker {
@@ -48,7 +49,13 @@ impl Checker {
         };
         // A check may wait for one call that is under way, and then goes with the next.
         let within = terms.decide_within / 2;
-        let on_batch = move |size, repaired| class.answered(size, repaired);
+        let clock = inner.clock.clone();
+        let on_batch = move |size, repaired| {
+            class.answered(size);
+            if repaired > 0 {
+                class.repaired(repaired, clock.uptime());
+            }
+        };
         let batches = Batches::new(inner.backend.clone(), plan.quotas.clone(), within, on_batch);
         Self {
             inner,
@@ -66,12 +73,35 @@ impl Checker {
     pub(super) async fn check(&self, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
         let sent = self.inner.clock.uptime();
         let result = self.decide(keys, ask, sent).await;
-        let took = self.inner.clock.uptime().since(sent);
+        self.counted(keys, ask, sent, result)
+    }
+
+    /// The answer to a call at `sent`, counted.
+    pub(super) fn counted(
+        &self,
+        keys: &Keys,
+        ask: Ask,
+        sent: Uptime,
+        result: Result<Verdict, Error>,
+    ) -> Result<Verdict, Error> {
+        let took = || self.inner.clock.uptime().since(sent);
         match &result {
-            Ok(verdict) => self.class.decided(verdict, took),
-            Err(error) => self.class.failed(error, took),
+            Ok(verdict) => {
+                self.class.decided(verdict, took);
+                if !verdict.is_allowed() {
+                    let (retry_after, source) = (verdict.retry_after(), verdict.detail().source());
+                    limit_denied(self.class.name(), keys, ask.cost, retry_after, source);
+                }
+            }
+            Err(_) => self.class.failed(took()),
         }
         result
+    }
+
+    /// A verdict for which nobody had to be asked.
+    pub(super) fn constant(&self, verdict: Verdict) -> Verdict {
+        self.class.decided(&verdict, || Duration::ZERO);
+        verdict
     }
 
     async fn decide(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
@@ -124,7 +154,7 @@ impl Checker {
     }
 
     fn decided(&self, keys: &Keys, ask: Ask, checked: Checked, sent: Uptime) -> Verdict {
-        self.inner.circuit.answered();
+        self.store_answered();
         let verdict = self.verdict(checked, Source::Store);
         match (&verdict, &self.shares) {
             (Verdict::Denied { .. }, _) if self.terms.remembers => {
@@ -146,6 +176,9 @@ impl Checker {
         if !is_away(&error) {
             return Err(error);
         }
+        if self.terms.away != WhenAway::Refuse {
+            self.class.degraded(&error, self.inner.clock.uptime());
+        }
         match (self.terms.away, &self.shares) {
             (WhenAway::Allow, _) => Ok(self.verdict(self.all_allowed(ask), Source::Unchecked)),
             (WhenAway::Share { .. }, Some(shares)) => match shares.decide(keys, ask) {
@@ -158,9 +191,15 @@ impl Checker {
 
     fn note_failure(&self, error: &Error) {
         if !is_silent(error) {
-            self.inner.circuit.answered();
+            self.store_answered();
         } else if self.inner.circuit.was_silent(self.inner.clock.uptime()) {
-            crate::telemetry::events::limit_circuit_opened(error);
+            circuit_opened(&self.inner.address, error);
+        }
+    }
+
+    fn store_answered(&self) {
+        if self.inner.circuit.answered() {
+            circuit_closed(&self.inner.address);
         }
     }
 
@@ -172,8 +211,12 @@ impl Checker {
             return;
         };
         let (store, within) = (lanes.on(Lane::Command).clone(), self.inner.response_timeout);
-        let sign_of_life = async move { store.heartbeat(within).await.map(|_| ()) };
-        runtime.spawn(self.inner.circuit.clone().probe(sign_of_life));
+        let (circuit, server) = (self.inner.circuit.clone(), self.inner.address.clone());
+        runtime.spawn(async move {
+            if circuit.probe(store.heartbeat(within)).await {
+                circuit_closed(&server);
+            }
+        });
     }
 
     /// An allowance that nobody checked.

@@ -11,6 +11,7 @@ use super::plan::Plan;
 use super::verdict::Verdict;
 use crate::keeper::Keeper;
 use crate::telemetry::LimitClass;
+use crate::telemetry::events::limit_refund_failed;
 
 /// Several limiters as one: a call passes all of them or is charged by none. Made by [`Keeper::joint`].
 ///
@@ -125,7 +126,7 @@ impl Joint {
         match &self.way {
             Way::AtOnce(checker) => match checker.prepared(&subjects, Ask::whole(cost))? {
                 Ok(keys) => checker.check(&keys, Ask::whole(cost)).await,
-                Err(verdict) => Ok(verdict),
+                Err(verdict) => Ok(checker.constant(verdict)),
             },
             Way::InSequence => self.in_sequence(&subjects, cost).await,
         }
@@ -148,7 +149,7 @@ impl Joint {
     async fn give_back(&self, subjects: &[Subject], cost: u64) {
         for (limiter, subject) in self.limiters.iter().zip(subjects) {
             if let Err(error) = limiter.refund(subject, cost).await {
-                tracing::debug!(target: crate::telemetry::TARGET, %error, "limit_refund_failed");
+                limit_refund_failed(limiter.name(), cost, &error);
             }
         }
     }
