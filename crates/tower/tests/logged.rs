@@ -10,6 +10,7 @@ mod support;
 use std::io::Write;
 use std::sync::Arc;
 
+use lockkeeper::WhenAway;
 use lockkeeper_tower::rate_limit::{PeerAddress, Rule};
 use parking_lot::Mutex;
 use tracing::Level;
@@ -89,4 +90,30 @@ async fn a_shadow_refusal_is_logged_without_saying_who() {
     assert_eq!(said.len(), 2);
     assert!(said[0].contains("DEBUG") && said[0].contains("limiter=\"new\""), "{}", said[0]);
     assert!(!said[0].contains("192.0.2.1"), "{}", said[0]);
+}
+
+/// What a rule on another store took is given back; what was allowed without a store is not asked back of it.
+#[tokio::test]
+async fn an_earlier_rule_gets_back_what_it_took_when_a_later_one_cannot_be_checked() {
+    let ((there, _clock), gone) = (stepped().await, away().await);
+    let counted = there.limiter("counted", "5/h").unwrap();
+    let open = gone.limiter("open", "5/h").unwrap().when_away(WhenAway::Allow);
+    let service = served([
+        Rule::new(open, by_address()),
+        Rule::new(counted.clone(), by_address().over_all_routes()),
+        rule(&gone, "strict", "5/h"),
+    ]);
+    let said = lines("rate_limit_", async {
+        assert_eq!(statuses(&service, [get("/", ADDRESS)]).await, [503]);
+    });
+    let said = said.await;
+    assert_eq!(said.len(), 1, "no refund failed, because none was asked of who is away: {said:?}");
+    assert!(
+        said[0].contains("WARN")
+            && said[0].contains("rate_limit_not_decided limiter=\"strict\" kind=Unreachable"),
+        "{said:?}"
+    );
+    assert!(!said[0].contains("192.0.2.1"), "not who: {said:?}");
+    let left = counted.peek(std::net::IpAddr::from(ADDRESS), 1).await.unwrap();
+    assert_eq!(left.remaining(), 5);
 }

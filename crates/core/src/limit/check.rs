@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::ask::{Ask, Asks};
 use super::bucket::Bucket;
 use super::cell::{LimitCell, Stored};
-use super::evaluate::{evaluate, one};
+use super::evaluate::{answer, evaluate, one, settle};
 use super::level::{Foreign, Level, open_all};
 use super::quota::{Algorithm, Quota};
-use super::standing::Checked;
+use super::standing::{Checked, Outcome};
 use crate::decision::{Decision, State as _, WrongType};
 use crate::time::Timestamp;
 
@@ -60,43 +60,48 @@ impl Decision for Check {
     }
 }
 
-/// One call on one limit: [`Check`] without a list of anything.
+/// [`Check`] of one call on one limit, without a list of anything. What needs no
+/// cell is done when it was let go of.
 #[inline]
-pub(crate) fn check_cell(
-    cell: &mut LimitCell,
-    quota: Quota,
-    ask: Ask,
-    now: Timestamp,
-) -> Result<Checked, WrongType> {
-    cell.expire(now);
+pub(crate) fn check_one(quota: Quota, ask: Ask, cell: impl Cell) -> Result<Checked, WrongType> {
     if let Algorithm::TokenBucket { capacity, refill, period_us } = quota.algorithm() {
-        check_bucket(cell, (capacity, refill, period_us), ask, now)
+        let numbers = (capacity, refill, period_us);
+        let (outcome, bucket) = cell.change(|cell, now| settle_bucket(cell, numbers, ask, now))?;
+        Ok(answer(outcome, &bucket, ask))
     } else {
-        check_any(cell, quota, ask, now)
+        cell.change(|cell, now| settle_any(cell, quota, ask, now))
     }
 }
 
+/// Where the cell of one key is.
+pub(crate) trait Cell {
+    /// Runs `change` on it, at a moment.
+    fn change<R>(self, change: impl FnOnce(&mut LimitCell, Timestamp) -> R) -> R;
+}
+
 #[inline]
-fn check_bucket(
+fn settle_bucket(
     cell: &mut LimitCell,
     (capacity, refill, period_us): (u64, u64, u64),
     ask: Ask,
     now: Timestamp,
-) -> Result<Checked, WrongType> {
+) -> Result<(Outcome, Bucket), WrongType> {
+    cell.expire(now);
     let stored = match cell.stored {
         Stored::Empty => None,
         Stored::Bucket(full) if full.part < refill => Some(full),
         _ => return Err(WrongType { index: 0, side: false }),
     };
     let (mut bucket, is_faulty) = Bucket::load(capacity, refill, period_us, stored, now);
-    let checked = one(std::slice::from_mut(&mut bucket), ask);
-    if checked.granted() > 0 || is_faulty || !cell.is_bounded() {
+    let outcome = settle(std::slice::from_mut(&mut bucket), ask);
+    if outcome.granted() > 0 || is_faulty || !cell.is_bounded() {
         *cell = LimitCell::of_bucket(bucket.stored(), now);
     }
-    Ok(checked)
+    Ok((outcome, bucket))
 }
 
-fn check_any(cell: &mut LimitCell, quota: Quota, ask: Ask, now: Timestamp) -> Result<Checked, WrongType> {
+fn settle_any(cell: &mut LimitCell, quota: Quota, ask: Ask, now: Timestamp) -> Result<Checked, WrongType> {
+    cell.expire(now);
     let opened = Level::open(quota, cell, now).map_err(|Foreign| WrongType { index: 0, side: false });
     let mut level = opened?;
     let checked = one(std::slice::from_mut(&mut level), ask);
@@ -126,9 +131,17 @@ impl Checked {
     /// How much was charged.
     #[inline]
     pub fn granted(&self) -> u64 {
-        match self.outcome {
-            super::Outcome::Allowed { granted } => granted,
-            _ => 0,
+        self.outcome.granted()
+    }
+}
+
+impl Outcome {
+    /// How much was charged.
+    #[inline]
+    pub fn granted(self) -> u64 {
+        match self {
+            Self::Allowed { granted } => granted,
+            Self::Denied { .. } | Self::Never { .. } => 0,
         }
     }
 }

@@ -33,16 +33,35 @@ pub fn evaluate(levels: &mut [Level], asks: &[Ask]) -> Vec<Checked> {
 /// Decides one call.
 #[inline]
 pub(super) fn one<L: Holds>(levels: &mut [L], ask: Ask) -> Checked {
+    let outcome = settle(levels, ask);
+    Checked { outcome, standings: standings(levels, outcome.waits_for(ask)) }
+}
+
+/// Decides one call, and says no more.
+#[inline]
+pub(super) fn settle<L: Holds>(levels: &mut [L], ask: Ask) -> Outcome {
     let outcome = decide(levels, ask);
-    // Who was granted waits for nothing.
-    let waits_for = match outcome {
-        Outcome::Allowed { .. } => 0,
-        Outcome::Denied { .. } | Outcome::Never { .. } => ask.least(),
-    };
     if let Outcome::Allowed { granted } = outcome {
         levels.iter_mut().for_each(|level| level.take(granted));
     }
-    Checked { outcome, standings: standings(levels, waits_for) }
+    outcome
+}
+
+/// What is answered of a decision on one level, which may have been let go of.
+#[inline]
+pub(super) fn answer<L: Holds>(outcome: Outcome, level: &L, ask: Ask) -> Checked {
+    Checked { outcome, standings: standings(std::slice::from_ref(level), outcome.waits_for(ask)) }
+}
+
+impl Outcome {
+    /// For how much one who asked still waits: who was granted waits for nothing.
+    #[inline]
+    fn waits_for(self, ask: Ask) -> u64 {
+        match self {
+            Self::Allowed { .. } => 0,
+            Self::Denied { .. } | Self::Never { .. } => ask.least(),
+        }
+    }
 }
 
 /// What would be decided, without taking.

@@ -136,8 +136,13 @@ impl Level {
     /// Puts back what was [opened](Self::open): as it was (a log without what has left the window), unless something was
     /// taken or has to be repaired.
     pub(super) fn close(self, cell: &mut LimitCell, has_taken: bool, now: Timestamp) {
-        if has_taken || self.needs_repair || matches!(self.kind, Kind::Log(_)) {
+        if has_taken || self.needs_repair {
             *cell = self.into_cell(now);
+        } else if matches!(self.kind, Kind::Log(_)) {
+            // Its expiry stays, also where another limit wrote it.
+            let kept = self.into_cell(now);
+            let expires_ms = if kept.stored == Stored::Empty { None } else { cell.expires_ms };
+            *cell = LimitCell { expires_ms, ..kept };
         }
     }
 

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::key::{Key, Keys};
 use crate::limit::LimitCell;
 use crate::lock::LockCell;
+use crate::lock::permit::PermitCell;
 use crate::time::{Clock, Timestamp};
 
 pub use table::Table;
@@ -34,6 +35,7 @@ pub struct MemoryStore {
 pub struct Tables {
     locks: Table<LockCell>,
     limits: Table<LimitCell>,
+    permits: Table<PermitCell>,
 }
 
 /// A state that the memory store has a table for.
@@ -45,6 +47,12 @@ pub trait InMemory: State {
 impl InMemory for LockCell {
     fn table(tables: &Tables) -> &Table<Self> {
         &tables.locks
+    }
+}
+
+impl InMemory for PermitCell {
+    fn table(tables: &Tables) -> &Table<Self> {
+        &tables.permits
     }
 }
 
@@ -130,7 +138,7 @@ impl MemoryStore {
     /// How many keys are kept, expired ones not counted.
     pub fn len(&self) -> usize {
         let now = self.clock.wall();
-        self.tables.locks.live(now) + self.tables.limits.live(now)
+        self.tables.locks.live(now) + self.tables.limits.live(now) + self.tables.permits.live(now)
     }
 
     /// Nothing is kept.

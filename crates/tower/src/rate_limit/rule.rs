@@ -187,7 +187,8 @@ impl Rule {
     pub(super) async fn give_back(&self, question: &Question) {
         for (limiter, subject) in self.limiters().iter().zip(&question.subjects) {
             if let Err(error) = limiter.refund(subject, question.cost).await {
-                tracing::debug!(limiter = limiter.name(), %error, "rate_limit_refund_failed");
+                let (kind, detail) = (error.kind(), error.detail());
+                tracing::debug!(limiter = limiter.name(), ?kind, detail, "rate_limit_refund_failed");
             }
         }
     }
@@ -205,8 +206,10 @@ impl Rule {
 
     pub(super) fn note_failure(&self, error: &Error) {
         if let Some(requests) = worth_saying(&self.notices.failed) {
+            // Not the whole error: its key says who was counted.
+            let (kind, detail) = (error.kind(), error.detail());
             let passes = self.is_shadow;
-            tracing::warn!(limiter = self.name(), %error, requests, passes, "rate_limit_not_decided");
+            tracing::warn!(limiter = self.name(), ?kind, detail, requests, passes, "rate_limit_not_decided");
         }
     }
 }

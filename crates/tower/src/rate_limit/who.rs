@@ -137,7 +137,11 @@ impl Who {
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let Self { find, is_over_all_routes } = self;
-        let both = move |parts: &Parts| Ok(find(parts)?.join(&(other.find)(parts)?)?);
+        let both = move |parts: &Parts| {
+            // Not the error, which would put the subjects into the log.
+            let plain = |_| Unknown(Cow::Borrowed("the second of two subjects is plain; give it a kind"));
+            find(parts)?.join(&(other.find)(parts)?).map_err(plain)
+        };
         Self { is_over_all_routes, ..Self::found(both) }
     }
 

@@ -1,21 +1,11 @@
 //! While the store is away.
 
-use std::net::TcpListener;
-use std::time::Instant;
-
 use http::{Response, StatusCode};
-use lockkeeper::{Keeper, Limiter, WhenAway};
+use lockkeeper::{Limiter, WhenAway};
 use lockkeeper_tower::rate_limit::{RateLimit, Rule};
 use serde_json::{Value, json};
 
 use crate::support::*;
-
-/// A Redis where nobody listens.
-async fn away() -> Keeper {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let url = format!("redis://127.0.0.1:{port}");
-    Keeper::builder().url(&url).unwrap().lazy().connect().await.unwrap()
-}
 
 fn by(limiter: Limiter) -> RateLimit<Inner> {
     served([Rule::new(limiter, by_address())])
@@ -80,28 +70,4 @@ async fn shadow_rules_let_pass_what_they_cannot_check() {
     let service = served([Rule::new(limiter, by_address()).shadow()]);
     let answer = send(&service, get("/", ADDRESS)).await;
     assert_eq!((answer.status(), answer.headers().len()), (StatusCode::OK, 0));
-}
-
-/// What a rule on another store took is given back; what was allowed without a store is not asked back of it.
-#[tokio::test]
-async fn an_earlier_rule_gets_back_what_it_took_when_a_later_one_cannot_be_checked() {
-    let (there, _clock) = stepped().await;
-    // Takes connections and says nothing: a refund asked of it would take ten seconds.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}", silent.local_addr().unwrap());
-    let gone =
-        Keeper::builder().url(&url).unwrap().response_timeout(secs(10)).lazy().connect().await.unwrap();
-    let counted = there.limiter("counted", "5/h").unwrap();
-    let open = gone.limiter("open", "5/h").unwrap().when_away(WhenAway::Allow);
-    let service = served([
-        Rule::new(open, by_address()),
-        Rule::new(counted.clone(), by_address().over_all_routes()),
-        rule(&gone, "strict", "5/h"),
-    ]);
-    let begun = Instant::now();
-    let answer = send(&service, get("/", ADDRESS)).await;
-    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(begun.elapsed() < secs(5), "real time: two decisions of 100 ms");
-    let left = counted.peek(std::net::IpAddr::from(ADDRESS), 1).await.unwrap();
-    assert_eq!(left.remaining(), 5);
 }

@@ -31,6 +31,13 @@ pub(crate) async fn stepped() -> (Keeper, Arc<ManualClock>) {
     (Keeper::builder().clock(clock.clone()).connect().await.unwrap(), clock)
 }
 
+/// A Redis where nobody listens.
+pub(crate) async fn away() -> Keeper {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("redis://127.0.0.1:{port}");
+    Keeper::builder().url(&url).unwrap().lazy().connect().await.unwrap()
+}
+
 pub(crate) fn by_address() -> Who {
     Who::address(ClientAddress::peer())
 }

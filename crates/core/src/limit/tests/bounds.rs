@@ -55,7 +55,7 @@ pub(super) fn overflow(granted: &[(u64, u64)], quota: Quota) -> Option<(u64, u64
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn r53_no_interval_has_more_than_the_stated_bound(limit in limits(), steps in calls(), offset in 0u64..20_000_000) {

@@ -27,7 +27,7 @@ fn moved(subject: &mut Limited, steps: &[Step]) -> (Vec<(u64, u64)>, u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3_000))]
+    #![proptest_config(ProptestConfig::with_cases(1_500))]
 
     #[test]
     fn r101_r103_r106_no_more_passes_than_the_bound_of_the_forward_movement(limit in limits(), steps in unsteady()) {

@@ -5,6 +5,14 @@ use proptest::prelude::*;
 use super::support::*;
 use crate::limit::*;
 
+struct Here<'a>(&'a mut LimitCell, crate::Timestamp);
+
+impl Cell for Here<'_> {
+    fn change<R>(self, change: impl FnOnce(&mut LimitCell, crate::Timestamp) -> R) -> R {
+        change(self.0, self.1)
+    }
+}
+
 fn after(limit: Limit, steps: Vec<Step>) -> Limited {
     let mut subject = Limited::new(Ok(limit));
     subject.play(steps);
@@ -67,7 +75,7 @@ proptest! {
         let mut long = after(limit, steps);
         let mut short = long.clone();
         let now = crate::Timestamp::from_micros(short.now_us);
-        let answer = check_cell(&mut short.cell, short.quota, ask, now).unwrap();
+        let answer = check_one(short.quota, ask, Here(&mut short.cell, now)).unwrap();
         prop_assert_eq!(answer, long.check(ask));
         prop_assert_eq!(short.cell, long.cell);
     }
@@ -89,11 +97,9 @@ proptest! {
                 prop_assert_eq!((*now, *left), (start, used.saturating_sub(cost)));
                 prop_assert_eq!(subject.cell.expires_ms, kept.expires_ms);
             }
-            (Stored::Counter(start, previous, current), Stored::Counter(now, same, left)) => {
-                // Unless the window has ended since.
-                if start == *now {
-                    prop_assert_eq!((*same, *left), (previous, current.saturating_sub(cost)));
-                }
+            // Unless the window has ended since.
+            (Stored::Counter(start, previous, current), Stored::Counter(now, same, left)) if start == *now => {
+                prop_assert_eq!((*same, *left), (previous, current.saturating_sub(cost)));
             }
             _ => {}
         }
@@ -156,7 +162,7 @@ fn r2_r5_a_key_without_expiry_gets_one_also_where_a_call_is_refused() {
     ] {
         let mut subject = Limited::of(limit);
         subject.calls(2);
-        let kept = std::mem::replace(&mut subject.cell.expires_ms, None);
+        let kept = subject.cell.expires_ms.take();
         assert_eq!((subject.take(1), subject.repaired), (0, 1), "{limit}");
         assert_eq!(subject.cell.expires_ms, kept);
         assert_eq!((subject.take(1), subject.repaired), (0, 1), "{limit}");

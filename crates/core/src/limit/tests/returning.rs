@@ -10,7 +10,7 @@ use crate::limit::*;
 const MICRO: Duration = Duration::from_micros(1);
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn r79_r86_r92_a_call_at_retry_after_passes_and_none_before(

@@ -13,7 +13,7 @@ use crate::time::{Timestamp, micros_of};
 pub(super) const START: u64 = 1_767_225_600_000_000;
 pub(super) const SECOND: u64 = 1_000_000;
 
-/// A key, its limit and the server's clock.
+/// A key, its limit, and the server's clock.
 #[derive(Clone, Debug)]
 pub(super) struct Limited {
     pub(super) quota: Quota,

@@ -15,6 +15,36 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[1]) then return {now, 'late'} end
 
+-- The common call, one bucket and one call, in short. Whatever is odd about it goes the long way.
+if #KEYS == 1 and ARGV[2] == 't' and ARGV[7] == '1' and ARGV[8] == '1' then
+  local text, at, part, sound = redis.pcall('GET', KEYS[1]), now, 0, true
+  local most_at, most_part, refill = now + ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+  if text then
+    local whole, rest
+    if type(text) == 'string' then whole, rest = string.match(text, '^(%d+):?(%d*)$') end
+    sound = whole and #whole <= 16 and #rest <= 16 and (rest ~= '' or #whole == #text)
+    if sound then
+      whole, rest = tonumber(whole), tonumber(rest) or 0
+      sound = (whole < most_at or whole == most_at and rest <= most_part) and rest < refill and redis.call('PTTL', KEYS[1]) ~= -1
+      if whole >= now then at, part = whole, rest end
+    end
+  end
+  if sound then
+    at, part = at + ARGV[11], part + ARGV[12]
+    if part >= refill then at, part = at + 1, part - refill end
+    if at > most_at or at == most_at and part > most_part then return {now, 'checked', 0, 0, text or ''} end
+    local kept, ends = nil, at
+    if part > 0 then
+      kept, ends = string.format('%.0f:%.0f', at, part), at + 1
+    else
+      kept = string.format('%.0f', at)
+    end
+    ends = math.max(math.ceil(ends / 1000), math.floor(now / 1000) + 1)
+    redis.call('SET', KEYS[1], kept, 'PXAT', string.format('%.0f', ends))
+    return {now, 'checked', tonumber(ARGV[9]), 0, text or ''}
+  end
+end
+
 -- A bucket is two moments, of being full and of being full if empty now; all others are room for have + cost * unit.
 local limits, repaired, granted, reply = {}, 0, 0, {now, 'checked', 0, 0}
 for i = 1, #KEYS do
