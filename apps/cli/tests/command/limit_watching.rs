@@ -94,6 +94,13 @@ fn a_server_that_is_away_is_said_once_and_looked_for_again() {
     let back: Vec<String> = lines.by_ref().take(2).collect();
     assert!(back.iter().any(|line| line.contains(" b 9 of 10")), "{back:?}");
     end(child);
+    let nowhere = ["--url", "redis://127.0.0.1:1", "limit", "watch", "--every", "100ms", "--count", "3"];
+    let output = bench.lockkeeper(&[&nowhere[..], &["login", "--limit", LIMIT]].concat());
+    assert_eq!(
+        (output.code, output.stdout.lines().count()),
+        (Some(69), 1),
+        "three looks, said once: {output:?}"
+    );
     let nothing = bench.lockkeeper(&["limit", "watch", "--count", "1", "login", "--limit", "unlimited"]);
     assert!(nothing.code == Some(64) && nothing.stderr.contains("count nothing"), "{nothing:?}");
 }
