@@ -259,3 +259,22 @@ async fn a_full_server_is_a_store_failure_and_no_refusal() {
     command(&server, &["CONFIG", "SET", "maxmemory", "0"]);
     assert!(limiter.check("u").await.unwrap().is_allowed());
 }
+
+/// However many wait for one key, an outage costs each of them two calls' time at most.
+#[tokio::test]
+async fn a_long_line_does_not_wait_for_one_silent_call_after_another() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("hot", "100000/h").unwrap().decide_within(secs(1)).exact();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    server.pause().unwrap();
+    let started = Instant::now();
+    let all = join_all((0..4000).map(|_| limiter.check("u"))).await;
+    let took = started.elapsed();
+    server.resume().unwrap();
+    let unsent = all
+        .iter()
+        .filter(|result| result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unreachable));
+    assert!(all.iter().all(Result::is_err) && unsent.count() >= 4000 - 1 - 512);
+    assert!(took < secs(2), "{took:?}; eight calls would take four seconds");
+}

@@ -281,3 +281,60 @@ async fn leasing_is_refused_where_it_cannot_keep_the_promise() {
     assert!(matches!(leased.check_cost("u", 6).await.unwrap(), Verdict::Never { .. }));
     assert!(retry(&leased.check("u").await.unwrap()) > ms(1));
 }
+
+/// A repeatable stream of small numbers.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What is admitted in any interval stays within the algorithm's bound and what lay in purses when it began; the total
+/// within what the store gave out.
+#[tokio::test]
+async fn leases_exceed_the_bound_of_an_interval_by_no_more_than_what_lies_in_purses() {
+    const CAPACITY: u64 = 200;
+    const PER_SECOND: u64 = 1000;
+    const CHUNK: u64 = 40;
+    for seed in 1..=10 {
+        let mut numbers = Numbers(seed);
+        let clock = Arc::new(ManualClock::default());
+        let store = lockkeeper::MemoryStore::new(clock.clone());
+        let mut leased = Vec::new();
+        for _ in 0..2 {
+            let keeper = lockkeeper::Keeper::builder().memory_store(store.clone()).clock(clock.clone());
+            let keeper = keeper.on_current_runtime().connect().await.unwrap();
+            let limit = Limit::token_bucket(CAPACITY).refill(PER_SECOND, secs(1));
+            let limiter = keeper.limiter("hot", limit).unwrap();
+            leased.push(limiter.leased().unwrap().max_chunk(CHUNK).max_age(ms(100)));
+        }
+        let (mut now_us, mut admitted) = (0, Vec::new());
+        for _ in 0..300 {
+            for one in &leased {
+                let wanted = numbers.below(60);
+                let mut count = 0;
+                for _ in 0..wanted {
+                    count += one.check("u").await.unwrap().granted();
+                }
+                admitted.push((now_us, count));
+            }
+            let pause = [0, 1_000, 20_000, 300_000][usize::try_from(numbers.below(4)).unwrap()];
+            now_us += pause;
+            step(&clock, Duration::from_micros(pause)).await;
+        }
+        for from in 0..admitted.len() {
+            let mut sum = 0;
+            for (at, count) in &admitted[from..] {
+                sum += count;
+                let elapsed = at - admitted[from].0;
+                let bound = CAPACITY + PER_SECOND * elapsed / 1_000_000 + 2 * CHUNK;
+                assert!(sum <= bound, "seed {seed}: {sum} in {elapsed} µs, at most {bound}");
+            }
+        }
+        let total: u64 = admitted.iter().map(|(_, count)| count).sum();
+        assert!(total > 400, "seed {seed}: {total} is no load");
+    }
+}

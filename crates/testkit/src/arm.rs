@@ -40,8 +40,8 @@ pub trait Arm: Send + Sync {
 
 /// The model.
 pub struct MemoryArm {
-    clock: Arc<ManualClock>,
-    store: MemoryStore,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) store: MemoryStore,
 }
 
 impl Default for MemoryArm {
@@ -130,7 +130,7 @@ impl SteppedRedis {
         &self.server
     }
 
-    fn command(&self, parts: &[&[u8]]) {
+    pub(crate) fn command(&self, parts: &[&[u8]]) {
         let reply = self.server.command_bytes(parts).expect("a reply");
         assert!(!reply.is_error(), "{reply:?}");
     }

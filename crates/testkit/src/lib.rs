@@ -7,4 +7,5 @@ pub mod differential;
 pub mod drops;
 pub mod fake;
 pub mod history;
+pub mod limits;
 pub mod wait;

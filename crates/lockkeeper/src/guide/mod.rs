@@ -6,6 +6,9 @@ pub mod leases {}
 #[doc = include_str!("waiting.md")]
 pub mod waiting {}
 
+#[doc = include_str!("limits.md")]
+pub mod limits {}
+
 #[doc = include_str!("fencing.md")]
 pub mod fencing {}
 

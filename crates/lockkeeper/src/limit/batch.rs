@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::away::is_silent;
 use crate::backend::Backend;
 
 /// So many checks go together.
@@ -91,7 +92,7 @@ impl Drop for Flight<'_> {
         let (shared, keys) = (self.shared.clone(), self.keys.clone());
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(shared.drive(keys, batch))),
-            Err(_) => shared.dissolve(&keys),
+            Err(_) => shared.dissolve(&keys, &nobody_left(&keys)),
         }
     }
 }
@@ -141,7 +142,14 @@ impl Shared {
                     let answered = batch.into_iter().zip(reply.checked);
                     answered.for_each(|(member, checked)| _ = member.to.send(Ok(checked)));
                 }
-                Err(error) => fail(batch, &error),
+                Err(error) => {
+                    fail(batch, &error);
+                    if is_silent(&error) {
+                        // Those behind would wait for one silent call after another.
+                        self.dissolve(&keys, &not_sent(&keys));
+                        break;
+                    }
+                }
             }
             match self.next_batch(&keys) {
                 Some(next) => batch = next,
@@ -167,9 +175,9 @@ impl Shared {
     }
 
     /// Nobody drives the line any more: all who wait there were not sent.
-    fn dissolve(&self, keys: &Keys) {
+    fn dissolve(&self, keys: &Keys, why: &Error) {
         let line = self.lines.lock().remove(keys);
-        fail(line.unwrap_or_default(), &nobody_left(keys));
+        fail(line.unwrap_or_default(), why);
     }
 }
 
@@ -183,13 +191,18 @@ struct Dissolving<'a> {
 impl Drop for Dissolving<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.shared.dissolve(self.keys);
+            self.shared.dissolve(self.keys, &nobody_left(self.keys));
         }
     }
 }
 
 fn fail(members: impl IntoIterator<Item = Member>, error: &Error) {
     members.into_iter().for_each(|member| _ = member.to.send(Err(error.clone())));
+}
+
+fn not_sent(keys: &Keys) -> Error {
+    let detail = "the call before it had no answer, so it was not sent";
+    Error::new(ErrorKind::Unreachable, "check", detail).with_key(keys)
 }
 
 fn nobody_left(keys: &Keys) -> Error {

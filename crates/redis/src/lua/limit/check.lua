@@ -91,7 +91,7 @@ for i = 1, #KEYS do
       limit = {kind = 'c', have = previous * (units - passed) + current * units, unit = units, room = one * units,
         window = two, start = start, previous = previous, current = current, damaged = damaged}
     else
-      local start, used = now, 0
+      local start, used, begun = now, 0, false
       if kind == 'w' then start = now - now % two end
       if text then
         local from, before = string.match(text, '^(%d+):(%d+)$')
@@ -100,13 +100,13 @@ for i = 1, #KEYS do
           from, before = tonumber(from), tonumber(before)
           foreign = from >= 9007199254740992 or before >= 9007199254740992
           if from > now + two then
-            used, damaged = before, true
+            used, damaged, begun = before, true, true
           elseif now < from + two then
-            start, used = from, before
+            start, used, begun = from, before, true
           end
         end
       end
-      limit = {kind = kind, have = used, unit = 1, room = one, window = two, start = start, damaged = damaged}
+      limit = {kind = kind, have = used, unit = 1, room = one, window = two, start = start, begun = begun, damaged = damaged}
     end
     if foreign then return {now, 'wrongtype', i - 1, 0} end
     if bare then text = '!' .. text end
@@ -205,7 +205,7 @@ for i = 1, #KEYS do
           local middle = limit.start + limit.window
           ends = math.floor(middle / 1000) + math.floor(limit.window / 1000) + math.ceil((middle % 1000 + limit.window % 1000) / 1000)
         end
-      elseif limit.have > 0 or kind == 'f' and limit.start ~= now then
+      elseif limit.have > 0 or kind == 'f' and limit.begun then
         text = string.format('%.0f:%.0f', limit.start, limit.have)
         ends = math.ceil((limit.start + limit.window) / 1000)
       end

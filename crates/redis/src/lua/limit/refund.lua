@@ -111,15 +111,15 @@ for i = 1, #KEYS do
       ends = math.floor(middle / 1000) + math.floor(two / 1000) + math.ceil((middle % 1000 + two % 1000) / 1000)
     end
   else
-    local start, used = now, 0
+    local start, used, begun = now, 0, false
     if kind == 'w' then start = now - now % two end
     if first and first > now + two then
-      used = second
+      used, begun = second, true
     elseif first and now < first + two then
-      start, used = first, second
+      start, used, begun = first, second, true
     end
     used = math.max(used - cost, 0)
-    if used > 0 or kind == 'f' and start ~= now then
+    if used > 0 or kind == 'f' and begun then
       text, ends = string.format('%.0f:%.0f', start, used), math.ceil((start + two) / 1000)
     end
   end
