@@ -30,10 +30,21 @@ pub(crate) fn measure(_plan: &Plan) -> Result<Vec<Row>> {
         let row = Row::alone(work, Unit::Bytes, Spread::single(bytes(&stage, limit)?));
         rows.push(if rows.is_empty() { row.mark(Mark::AtMost(MOST_BYTES)) } else { row });
     }
+    let note = format!(
+        "{KEYS} subjects such as {}; key, value, expiry and both tables; allocator {}",
+        subject(1),
+        allocator(&stage)?
+    );
     stage.strike()?;
-    let note = format!("{KEYS} subjects such as {}, key, value, expiry and both tables", subject(1));
     rows[0] = rows[0].clone().note(note);
     Ok(rows)
+}
+
+fn allocator(stage: &Stage) -> Result<String> {
+    let reply = ask(&stage.server, &["INFO", "memory"])?;
+    let text = reply.as_str().context("INFO: no text")?;
+    let name = text.lines().find_map(|line| line.strip_prefix("mem_allocator:"));
+    Ok(name.unwrap_or("unknown").trim().to_owned())
 }
 
 fn bytes(stage: &Stage, limit: Limit) -> Result<f64> {

@@ -17,12 +17,15 @@ use super::share::Shares;
 use super::verdict::{Source, Verdict};
 use crate::backend::Backend;
 use crate::keeper::Inner;
+use crate::striped::Striped;
 use crate::telemetry::LimitClass;
 
 /// Everything that the clones of a limiter share.
 pub(super) struct Checker {
     pub(super) inner: Arc<Inner>,
     pub(super) plan: Arc<Plan>,
+    /// The same for verdicts to hold: threads that count one copy's holders would be in each other's way.
+    plans: Striped<Arc<Plan>>,
     pub(super) class: LimitClass,
     pub(super) terms: Terms,
     pub(super) lines: Lines,
@@ -50,9 +53,11 @@ impl Checker {
         let within = terms.decide_within / 2;
         let on_batch = move |size, repaired| class.answered(size, repaired);
         let batches = Batches::new(inner.backend.clone(), plan.quotas.clone(), within, on_batch);
+        let plans = Striped::new(|| Arc::new(Plan::clone(&plan)));
         Self {
             inner,
             plan,
+            plans,
             class,
             terms,
             lines: Lines::default(),
@@ -125,8 +130,8 @@ impl Checker {
         verdict
     }
 
-    fn verdict(&self, checked: Checked, source: Source) -> Verdict {
-        Verdict::new(&self.plan, checked, source)
+    pub(super) fn verdict(&self, checked: Checked, source: Source) -> Verdict {
+        Verdict::new(self.plans.mine(), checked, source)
     }
 
     /// The store does not decide: the caller's policy does, unless the error is a mistake that it would hide.
