@@ -42,6 +42,11 @@ impl Bare {
         Ok(Self { connection, acquire: hash_of("acquire")?, release: hash_of("release")? })
     }
 
+    /// For other calls than those of locks.
+    pub(crate) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+
     /// Acquires and releases `name`.
     pub(crate) async fn cycle(&mut self, name: &str, number: u64) -> Result<()> {
         let (key, token) = (main_key(name), token(number));

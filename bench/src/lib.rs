@@ -12,6 +12,7 @@ mod child;
 mod contest;
 mod cpu;
 mod history;
+mod limits;
 mod monotonic;
 mod pair;
 mod report;
@@ -22,8 +23,10 @@ mod runtime;
 mod server;
 mod spread;
 mod stage;
+mod together;
 mod turn;
 mod units;
+mod words;
 
 use clap::Parser as _;
 

@@ -32,6 +32,8 @@ pub(crate) enum Mark {
     RatioAtLeast(f64),
     /// Lockkeeper's median is at most this.
     AtMost(f64),
+    /// Lockkeeper's median is at least this.
+    AtLeast(f64),
     /// Lockkeeper's median is below this.
     Below(f64),
     /// Lockkeeper's median is exactly this.
@@ -98,6 +100,7 @@ impl Mark {
             Self::RatioAtMost(limit) => ratio.map(|ratio| ratio <= limit),
             Self::RatioAtLeast(limit) => ratio.map(|ratio| ratio >= limit),
             Self::AtMost(limit) => figure.map(|figure| figure <= limit),
+            Self::AtLeast(limit) => figure.map(|figure| figure >= limit),
             Self::Below(limit) => figure.map(|figure| figure < limit),
             Self::Exactly(wanted) => figure.map(|figure| figure == wanted),
         }
@@ -108,6 +111,7 @@ impl Mark {
             Self::RatioAtMost(limit) => format!("ratio ≤ {limit:.2}"),
             Self::RatioAtLeast(limit) => format!("ratio ≥ {limit:.2}"),
             Self::AtMost(limit) => format!("≤ {}", unit.show(limit)),
+            Self::AtLeast(limit) => format!("≥ {}", unit.show(limit)),
             Self::Below(limit) => format!("< {}", unit.show(limit)),
             Self::Exactly(wanted) => format!("= {}", unit.show(wanted)),
         }

@@ -13,6 +13,7 @@ pub(crate) enum Unit {
     Connections,
     Allocations,
     Commands,
+    Tokens,
 }
 
 impl Unit {
@@ -24,7 +25,7 @@ impl Unit {
             Self::PerSecond => format!("{figure:.0} /s"),
             Self::PercentOfACore => format!("{figure:.2} %"),
             Self::Bytes => format!("{figure:.0} bytes"),
-            Self::Connections => format!("{figure:.0}"),
+            Self::Connections | Self::Tokens => format!("{figure:.0}"),
             Self::Commands => format!("{figure:.2}"),
             Self::Allocations => format!("{figure:.1}"),
         }

@@ -52,7 +52,7 @@ fn store_alone() -> Result<f64> {
     result.map(|()| calls as f64 / CYCLES as f64)
 }
 
-async fn counted(mut arm: impl Arm) -> Result<f64> {
+pub(super) async fn counted(mut arm: impl Arm) -> Result<f64> {
     for number in 0..WARM_UP {
         arm.cycle(number).await?;
     }

@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use tokio::task::JoinSet;
 
 use crate::arm::{Arm, BareSame, Same};
 use crate::bare::Socket;
 use crate::pair::Plan;
 use crate::row::{Mark, Row};
-use crate::runtime::{Flavour, cycles, on};
+use crate::runtime::{Flavour, on};
 use crate::server::clear;
 use crate::stage::{Stage, lock};
+use crate::together::together;
 use crate::turn::Turn;
 use crate::units::Unit;
 
@@ -50,14 +50,4 @@ fn run<A: Arm>(stage: &Stage, turn: Duration, arm: impl Fn(String) -> Result<A>)
     let arms: Result<Vec<A>> = (0..TASKS).map(|task| arm(format!("task:{task}"))).collect();
     let arms = arms?;
     Turn::of(|| on(&stage.runtime, together(turn, arms)))
-}
-
-/// All arms at once, each as a task of its own; the number of their cycles.
-async fn together<A: Arm>(turn: Duration, arms: Vec<A>) -> Result<u64> {
-    let mut tasks: JoinSet<Result<u64>> = arms.into_iter().map(|arm| cycles(turn, arm)).collect();
-    let mut done = 0;
-    while let Some(result) = tasks.join_next().await {
-        done += result??;
-    }
-    Ok(done)
 }

@@ -7,7 +7,15 @@ mod fair;
 mod hand_off;
 mod held;
 mod latency;
+mod limit_allocating;
+mod limit_circuit;
+mod limit_denied;
+mod limit_hot;
+mod limit_leased;
+mod limit_many_tasks;
 mod limit_memory;
+mod limit_one_task;
+mod limit_server_memory;
 mod many_tasks;
 mod memory;
 mod newcomer;
@@ -39,4 +47,12 @@ pub(crate) const ALL: &[Kind] = &[
     Kind { name: "crowd", measure: crowd::measure },
     Kind { name: "newcomer", measure: newcomer::measure },
     Kind { name: "ceiling", measure: ceiling::measure },
+    Kind { name: "limit-one-task", measure: limit_one_task::measure },
+    Kind { name: "limit-many-tasks", measure: limit_many_tasks::measure },
+    Kind { name: "limit-hot", measure: limit_hot::measure },
+    Kind { name: "limit-leased", measure: limit_leased::measure },
+    Kind { name: "limit-server-memory", measure: limit_server_memory::measure },
+    Kind { name: "limit-circuit", measure: limit_circuit::measure },
+    Kind { name: "limit-denied", measure: limit_denied::measure },
+    Kind { name: "limit-allocations", measure: limit_allocating::measure },
 ];

@@ -42,6 +42,7 @@ mod limit;
 mod list;
 mod lock;
 mod operate;
+mod striped;
 pub mod telemetry;
 
 pub use builder::KeeperBuilder;

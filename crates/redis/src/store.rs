@@ -32,6 +32,9 @@ pub enum Lane {
 }
 
 const LANES: usize = 3;
+/// What a command usually has room in, so that it does not grow word by word.
+const USUAL_WORDS: usize = 32;
+const USUAL_BYTES: usize = 256;
 
 /// A store on one Redis or Valkey server. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug)]
@@ -308,8 +311,8 @@ impl<D: Port> Attempt<'_, D> {
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = cmd(name);
-        command.arg(script);
+        let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES + script.len());
+        command.arg(name).arg(script);
         D::keys(self.at, &mut command);
         self.decision.arguments(&mut command);
         command

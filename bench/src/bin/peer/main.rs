@@ -1,4 +1,4 @@
-//! One process of a comparison of lock libraries; `bench/README.md` describes what it is told and what it answers.
+//! One process of a comparison of libraries for locks and limits; `bench/README.md` describes what it is told and what it answers.
 //!
 //! It does not use the library beside it, so that its allocator is the one that an application has.
 
@@ -8,8 +8,12 @@ mod arms;
 mod contend;
 mod counter;
 mod cycle;
+mod limits;
+mod memory;
 #[path = "../../monotonic.rs"]
 mod monotonic;
+mod random;
+mod tally;
 mod waiter;
 
 use std::sync::Arc;
@@ -26,15 +30,22 @@ use arms::{Bare, Lockkeeper};
 enum Command {
     LockCycle,
     LockContend,
+    /// On Redis, by its name.
+    Limit(&'static str),
+    LimitMem,
 }
 
 impl Command {
     fn named(name: &str) -> Result<Self> {
-        match name {
-            "lock-cycle" => Ok(Self::LockCycle),
-            "lock-contend" => Ok(Self::LockContend),
-            other => bail!("`{other}` is not measured here; there is lock-cycle and lock-contend"),
-        }
+        Ok(match name {
+            "lock-cycle" => Self::LockCycle,
+            "lock-contend" => Self::LockContend,
+            "limit-redis" => Self::Limit("limit-redis"),
+            "limit-admit" => Self::Limit("limit-admit"),
+            "limit-fill" => Self::Limit("limit-fill"),
+            "limit-mem" => Self::LimitMem,
+            other => bail!("`{other}` is not measured here; bench/README.md says what is"),
+        })
     }
 }
 
@@ -42,8 +53,18 @@ fn main() -> Result<()> {
     let mut words = std::env::args().skip(1);
     let command = Command::named(&words.next().context("a command is needed")?)?;
     let args = Args::parse(words)?;
+    if matches!(command, Command::LimitMem) {
+        println!("{}", memory::run(&args)?);
+        return Ok(());
+    }
     let url = std::env::var("REDIS_URL").context("REDIS_URL says where Redis is")?;
     runtime()?.block_on(choose(command, &args, &url))
+}
+
+/// `arm=` says which; a harness that names its peers says it by a `peer=` that is one of ours.
+fn arm(args: &Args) -> &str {
+    let named = args.text("peer").filter(|name| name.starts_with("lockkeeper-"));
+    args.text("arm").or(named).unwrap_or("lockkeeper")
 }
 
 fn runtime() -> Result<Runtime> {
@@ -55,7 +76,12 @@ fn runtime() -> Result<Runtime> {
 }
 
 async fn choose(command: Command, args: &Args, url: &str) -> Result<()> {
-    match args.text("arm").unwrap_or("lockkeeper") {
+    let arm = arm(args);
+    if let Command::Limit(name) = command {
+        println!("{}", limits::run(name, args, arm, url).await?);
+        return Ok(());
+    }
+    match arm {
         "lockkeeper" => run(command, args, Lockkeeper::connect(url).await?).await,
         "bare" => run(command, args, Bare::connect(url).await?).await,
         #[cfg(feature = "peers")]
@@ -69,6 +95,7 @@ async fn run(command: Command, args: &Args, arm: impl Arm) -> Result<()> {
     let answer = match command {
         Command::LockCycle => cycle::run(args, &arm).await?,
         Command::LockContend => contend::run(args, &arm).await?,
+        Command::Limit(_) | Command::LimitMem => bail!("no command of locks"),
     };
     arm.close().await;
     println!("{answer}");

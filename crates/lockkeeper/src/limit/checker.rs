@@ -17,6 +17,7 @@ use super::share::Shares;
 use super::verdict::{Source, Verdict};
 use crate::backend::Backend;
 use crate::keeper::Inner;
+use crate::striped::Striped;
 use crate::telemetry::events::limit_denied;
 use crate::telemetry::{LimitClass, circuit_closed, circuit_opened};
 
@@ -24,6 +25,8 @@ use crate::telemetry::{LimitClass, circuit_closed, circuit_opened};
 pub(super) struct Checker {
     pub(super) inner: Arc<Inner>,
     pub(super) plan: Arc<Plan>,
+    /// The same for verdicts to hold: threads that count one copy's holders would be in each other's way.
+    plans: Striped<Arc<Plan>>,
     pub(super) class: LimitClass,
     pub(super) terms: Terms,
     pub(super) lines: Lines,
@@ -57,9 +60,11 @@ impl Checker {
             }
         };
         let batches = Batches::new(inner.backend.clone(), plan.quotas.clone(), within, on_batch);
+        let plans = Striped::new(|| Arc::new(Plan::clone(&plan)));
         Self {
             inner,
             plan,
+            plans,
             class,
             terms,
             lines: Lines::default(),
@@ -167,8 +172,8 @@ impl Checker {
         verdict
     }
 
-    fn verdict(&self, checked: Checked, source: Source) -> Verdict {
-        Verdict::new(&self.plan, checked, source)
+    pub(super) fn verdict(&self, checked: Checked, source: Source) -> Verdict {
+        Verdict::new(self.plans.mine(), checked, source)
     }
 
     /// The store does not decide: the caller's policy does, unless the error is a mistake that it would hide.

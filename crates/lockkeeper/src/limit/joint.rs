@@ -141,7 +141,7 @@ impl Joint {
             if !verdict.as_ref().is_ok_and(Verdict::is_allowed) {
                 self.give_back(&subjects[..at], cost).await;
             }
-            before = before.and(verdict?);
+            before = before.and(&verdict?);
             if !before.is_allowed() {
                 break;
             }

@@ -9,6 +9,7 @@ mod joint;
 mod leased;
 mod limiter;
 mod plan;
+mod pot;
 mod purse;
 mod ready;
 mod share;

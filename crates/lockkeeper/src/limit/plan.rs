@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use lockkeeper_core::limit::{Limit, Quota, Subject};
 use lockkeeper_core::{Error, Key, Keys, Prefix};
+use smallvec::SmallVec;
 
 /// The limits of a limiter, or of several together.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) prefix: Prefix,
     pub(super) parts: Vec<Part>,
@@ -102,11 +103,15 @@ impl Plan {
 impl Part {
     fn key(&self, prefix: &Prefix, subjects: &[Subject]) -> Result<Key, Error> {
         let subject = subjects[self.subject].as_bytes();
-        let name = if self.is_tagged {
-            [&self.base, &b"{"[..], subject, b"}"].concat()
-        } else {
-            [&self.base, subject].concat()
-        };
+        // On the stack, unless it is long: every check makes a key.
+        let mut name = SmallVec::<[u8; 128]>::from_slice(&self.base);
+        if self.is_tagged {
+            name.push(b'{');
+        }
+        name.extend_from_slice(subject);
+        if self.is_tagged {
+            name.push(b'}');
+        }
         Key::new(prefix, name)
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use super::checker::Checker;
 use super::leased::LeaseTerms;
+use super::pot::Pot;
 use super::verdict::{Source, Verdict};
 use crate::clock::sleep_until;
 use crate::telemetry::Decided;
@@ -28,15 +29,13 @@ pub(super) struct Purse {
     checker: Arc<Checker>,
     keys: Keys,
     terms: LeaseTerms,
-    tokens: AtomicU64,
+    pot: Pot,
     /// Microseconds of uptime: until then tokens may be spent.
     fresh_until: AtomicU64,
     /// Until then they may go back: later the store has them again by itself, and a second time would be a gift.
     returns_until: AtomicU64,
     /// When all is there again, as the store said.
     resets_at: AtomicU64,
-    /// Spent since that was last counted.
-    spent: AtomicU64,
     is_closed: AtomicBool,
     /// Somebody returns what grows old.
     has_returner: AtomicBool,
@@ -62,11 +61,10 @@ impl Purse {
             checker,
             keys,
             terms,
-            tokens: zero(),
+            pot: Pot::default(),
             fresh_until: zero(),
             returns_until: zero(),
             resets_at: zero(),
-            spent: zero(),
             is_closed: AtomicBool::new(false),
             has_returner: AtomicBool::new(false),
             gate: Mutex::default(),
@@ -75,7 +73,7 @@ impl Purse {
     }
 
     pub(super) fn tokens(&self) -> u64 {
-        self.tokens.load(Ordering::Acquire)
+        self.pot.tokens()
     }
 
     fn now(&self) -> Uptime {
@@ -88,17 +86,12 @@ impl Purse {
 
     /// Spends `cost` of what is there. `None`: there is not enough, or it is too old.
     pub(super) fn spend(&self, cost: u64) -> Option<Verdict> {
-        if cost == 0 || self.tokens.load(Ordering::Relaxed) < cost {
-            return None;
-        }
         let now = self.now();
-        if !self.is_fresh(now) {
+        if cost == 0 || !self.is_fresh(now) {
             return None;
         }
-        let less = |tokens: u64| tokens.checked_sub(cost);
-        let before = self.tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).ok()?;
-        self.spent.fetch_add(1, Ordering::Relaxed);
-        Some(self.spent_verdict(cost, before - cost, now))
+        let remaining = self.pot.spend(cost)?;
+        Some(self.spent_verdict(cost, remaining, now))
     }
 
     fn spent_verdict(&self, granted: u64, remaining: u64, now: Uptime) -> Verdict {
@@ -111,7 +104,7 @@ impl Purse {
             reset,
         });
         let checked = Checked { outcome: Outcome::Allowed { granted }, standings: standings.collect() };
-        Verdict::new(&self.checker.plan, checked, Source::Leased)
+        self.checker.verdict(checked, Source::Leased)
     }
 
     /// Spends, taking a chunk where need be.
@@ -143,7 +136,7 @@ impl Purse {
         let sent = self.now();
         self.count_spent();
         if !self.is_fresh(sent) {
-            self.send_back(self.tokens.swap(0, Ordering::AcqRel));
+            self.send_back(self.pot.empty());
         }
         let wanted = self.next_chunk(sent).max(cost);
         let verdict =
@@ -162,7 +155,7 @@ impl Purse {
         if self.tokens() == 0 {
             self.fresh_until.store(sent.after(self.terms.max_age).as_micros(), Ordering::Release);
         }
-        self.tokens.fetch_add(granted, Ordering::AcqRel);
+        self.pot.put(granted);
         self.have_old_ones_returned();
         Ok(())
     }
@@ -217,7 +210,7 @@ impl Purse {
             }
             purse.has_returner.store(false, Ordering::Release);
             purse.count_spent();
-            let rest = purse.tokens.swap(0, Ordering::AcqRel);
+            let rest = purse.pot.empty();
             purse.refund(rest).await;
         });
     }
@@ -245,13 +238,12 @@ impl Purse {
     pub(super) async fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.count_spent();
-        let rest = self.tokens.swap(0, Ordering::AcqRel);
+        let rest = self.pot.empty();
         self.refund(rest).await;
     }
 
     fn count_spent(&self) {
-        let spent = self.spent.swap(0, Ordering::Relaxed);
-        self.checker.class.decided_many(Decided::Allowed, Source::Leased, spent);
+        self.checker.class.decided_many(Decided::Allowed, Source::Leased, self.pot.spent());
     }
 }
 

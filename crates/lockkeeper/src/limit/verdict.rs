@@ -190,11 +190,11 @@ impl Verdicts {
     }
 
     /// And the next limiter's.
-    pub(super) fn and(mut self, next: Verdict) -> Self {
+    pub(super) fn and(mut self, next: &Verdict) -> Self {
         let before = self.standings.len();
         self.outcome = match next {
             Verdict::Allowed { granted, .. } => match self.outcome {
-                Outcome::Allowed { granted: most } => Outcome::Allowed { granted: granted.min(most) },
+                Outcome::Allowed { granted: most } => Outcome::Allowed { granted: most.min(*granted) },
                 refused => refused,
             },
             Verdict::Denied { by, .. } => Outcome::Denied { by: before + by },

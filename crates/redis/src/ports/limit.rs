@@ -9,6 +9,7 @@ use lockkeeper_core::limit::{
     Reset, Stored, Times, WindowStart,
 };
 use redis::{Cmd, Value};
+use smallvec::SmallVec;
 
 use super::{EXACT, Part, Port, UNKNOWN_STATUS, time};
 use crate::reply::{Fields, Malformed};
@@ -146,11 +147,14 @@ struct Run {
     cost: u64,
 }
 
+/// Most calls are alike, and alone.
+type Runs = SmallVec<[Run; 1]>;
+
 /// `asks` in runs. What can never be granted is left out, except that a log has to say when it would have room.
-fn runs(quotas: &[Quota], asks: &[Ask]) -> Vec<Run> {
+fn runs(quotas: &[Quota], asks: &[Ask]) -> Runs {
     let capacity = quotas.iter().map(|quota| quota.capacity()).min().unwrap_or(0);
     let has_log = quotas.iter().any(|quota| matches!(quota.algorithm(), Algorithm::SlidingLog { .. }));
-    let mut runs = Vec::with_capacity(1);
+    let mut runs = Runs::new();
     let mut rest = asks;
     while let Some(ask) = rest.first() {
         let alike = rest.iter().take_while(|other| *other == ask).count();
@@ -180,9 +184,12 @@ impl Run {
     }
 }
 
+/// Most limiters have one limit.
+type Levels = SmallVec<[Level; 1]>;
+
 /// What is kept of each quota, as levels.
-fn levels(quotas: &[Quota], fields: Fields, at: Timestamp) -> Result<Vec<Level>, Malformed> {
-    let levels: Result<Vec<Level>, Malformed> =
+fn levels(quotas: &[Quota], fields: Fields, at: Timestamp) -> Result<Levels, Malformed> {
+    let levels: Result<Levels, Malformed> =
         iter::zip(quotas, fields.rest()).map(|(quota, kept)| level(*quota, kept, at)).collect();
     levels.and_then(
         |levels| if levels.len() == quotas.len() { Ok(levels) } else { Err(Malformed("too short")) },
