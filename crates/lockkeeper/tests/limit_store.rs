@@ -4,26 +4,16 @@
 
 mod support;
 
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::future::join_all;
-use lockkeeper::{ErrorKind, Keeper, Limiter, Source, Verdict, WhenAway};
+use lockkeeper::{Error, ErrorKind, Keeper, Limiter, ManualClock, Source, Verdict, WhenAway};
 use lockkeeper_faults::{FaultProxy, RedisServer};
 use lockkeeper_testkit::drops::{drop_at_every_poll, poll_times};
 use lockkeeper_testkit::wait::until;
-use support::{SOON, calls, command, keeper, ms, secs, server};
-
-/// Long enough for a machine that is busy.
-const PATIENT: Duration = Duration::from_secs(10);
-
-fn proxied(server: &RedisServer) -> FaultProxy {
-    FaultProxy::start(SocketAddr::from(([127, 0, 0, 1], server.port()))).unwrap()
-}
-
-fn scripts(server: &RedisServer) -> u64 {
-    calls(server, &["evalsha", "eval"])
-}
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use support::{PATIENT, SOON, command, keeper, ms, only_key, proxied, scripts, secs, server};
 
 async fn remaining(limiter: &Limiter, subject: &str) -> u64 {
     limiter.peek(subject, 1).await.unwrap().remaining()
@@ -119,6 +109,82 @@ async fn a_lost_reply_is_unknown_to_all_and_charged_once() {
     assert_eq!(remaining(&direct, "u").await, 100 - 1 - 1 - answered);
 }
 
+/// And where those who went together have no answer, it is unknown to each of them.
+#[tokio::test]
+async fn a_lost_reply_to_several_is_unknown_to_each_of_them() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = Keeper::connect(&proxy.url()).await.unwrap();
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(PATIENT);
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    let before = scripts(&server);
+    proxy.hold_replies();
+    let mut first = Box::pin(limiter.check("u"));
+    let mut behind: Vec<_> = (0..3).map(|_| Box::pin(limiter.check("u"))).collect();
+    for check in std::iter::once(&mut first).chain(&mut behind) {
+        assert!(poll_times(check.as_mut(), 1).await.is_none());
+    }
+    until("the first one was decided", SOON, async || scripts(&server) == before + 1).await;
+    drop(first);
+    until("both calls were decided", SOON, async || scripts(&server) == before + 2).await;
+    proxy.cut_connections();
+    proxy.release();
+    for result in join_all(behind).await {
+        assert!(result.as_ref().is_err_and(Error::is_outcome_unknown), "{result:?}");
+    }
+    let direct = keeper_of(&server).await.limiter("hot", "100/h").unwrap();
+    assert_eq!(remaining(&direct, "u").await, 100 - 1 - 1 - 3, "charged once");
+}
+
+/// The line for one key has an end. Who finds no place in it is sent alone, and nobody is refused for that.
+#[tokio::test]
+async fn who_finds_the_line_full_is_sent_alone() {
+    const LINE: usize = 16 * 512;
+    const BEYOND: usize = 20;
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = Keeper::connect(&proxy.url()).await.unwrap();
+    let limiter = keeper.limiter("hot", "100000/h").unwrap().decide_within(secs(60)).exact();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    let before = scripts(&server);
+    proxy.hold_requests();
+    let all = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { join_all((0..1 + LINE + BEYOND).map(|_| limiter.check("u"))).await }
+    });
+    until("it is under way", SOON, async || proxy.stats().kept_request_bytes > 0).await;
+    proxy.release();
+    assert!(all.await.unwrap().into_iter().all(|verdict| verdict.unwrap().is_allowed()));
+    assert_eq!(scripts(&server) - before, 1 + 16 + BEYOND as u64);
+}
+
+/// What calls to the server were like is told: how many checks each had, and what it repaired.
+#[tokio::test]
+async fn batch_sizes_and_repairs_are_counted() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limiter = keeper.limiter("told", "2/h").unwrap().decide_within(PATIENT).exact();
+    let verdicts = join_all((0..4).map(|_| limiter.check("u"))).await;
+    assert!(verdicts.into_iter().all(|verdict| verdict.is_ok()));
+    let key = only_key(&server, "limit:told:*");
+    assert_eq!(command(&server, &["PERSIST", &key]).as_int(), Some(1));
+    assert!(!limiter.check("u").await.unwrap().is_allowed());
+    assert!(command(&server, &["PTTL", &key]).as_int().unwrap() > 0);
+    let seen = recorder.snapshotter().snapshot().into_vec();
+    let of = |name: &str| {
+        let is_it =
+            |key: &metrics::Key| key.name() == name && key.labels().any(|label| label.value() == "told");
+        seen.iter().find(|(key, ..)| is_it(key.key())).map(|(.., value)| value).unwrap()
+    };
+    assert_eq!(
+        of("redis_limit_batch_size"),
+        &DebugValue::Histogram(vec![1.0.into(), 3.0.into(), 1.0.into()])
+    );
+    assert_eq!(of("redis_limit_repairs_total"), &DebugValue::Counter(1));
+}
+
 async fn keeper_of(server: &RedisServer) -> Keeper {
     keeper(server).await
 }
@@ -150,8 +216,8 @@ async fn while_the_server_is_stopped_the_policy_decides_at_once_and_it_comes_bac
     let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(ms(60)).exact();
     let allowing = limiter.clone().when_away(WhenAway::Allow);
     let sharing = limiter.clone().when_away(WhenAway::Share { instances: 10 });
-    for _ in 0..4 {
-        assert!(sharing.check("u").await.unwrap().is_allowed());
+    for cost in [1, 3] {
+        assert!(sharing.check_cost("u", cost).await.unwrap().is_allowed());
     }
     server.pause().unwrap();
     for _ in 0..3 {
@@ -277,4 +343,112 @@ async fn a_long_line_does_not_wait_for_one_silent_call_after_another() {
         .filter(|result| result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unreachable));
     assert!(all.iter().all(Result::is_err) && unsent.count() >= 4000 - 1 - 512);
     assert!(took < secs(2), "{took:?}; eight calls would take four seconds");
+}
+
+/// A keeper behind `proxy`, on a clock that the test steps.
+async fn stepped_behind(proxy: &FaultProxy) -> (Keeper, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let keeper = Keeper::builder().url(&proxy.url()).unwrap().clock(clock.clone()).connect().await.unwrap();
+    (keeper, clock)
+}
+
+/// Counted from sending, for a second at most, and for the cost that was refused.
+#[tokio::test]
+async fn a_refusal_is_remembered_for_a_second_from_when_the_store_was_asked() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let (keeper, clock) = stepped_behind(&proxy).await;
+    let limiter = keeper.limiter("hot", "3/h").unwrap().decide_within(secs(60));
+    assert!(limiter.check_cost("u", 2).await.unwrap().is_allowed());
+    proxy.hold_replies();
+    let asked = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.check_cost("u", 2).await.unwrap() }
+    });
+    until("it is under way", SOON, async || proxy.stats().kept_reply_bytes > 0).await;
+    clock.advance(ms(600));
+    proxy.release();
+    let denied = asked.await.unwrap();
+    assert_eq!(denied.detail().source(), Source::Store);
+    clock.advance(ms(399));
+    let again = limiter.check_cost("u", 2).await.unwrap();
+    assert_eq!(again.detail().source(), Source::Remembered);
+    assert_eq!(again.retry_after(), Some(denied.retry_after().unwrap() - ms(399)), "counted down");
+    clock.advance(ms(1));
+    assert_eq!(limiter.check_cost("u", 2).await.unwrap().detail().source(), Source::Store, "a second");
+    assert_eq!(limiter.check_cost("u", 2).await.unwrap().detail().source(), Source::Remembered);
+    assert!(limiter.check("u").await.unwrap().is_allowed(), "one fits");
+}
+
+/// The age of leased tokens counts from sending as well.
+#[tokio::test]
+async fn leased_tokens_are_as_old_as_the_call_that_took_them() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let (keeper, clock) = stepped_behind(&proxy).await;
+    let limiter = keeper.limiter("hot", "10000/h").unwrap().decide_within(secs(60));
+    let leased = limiter.leased().unwrap();
+    assert!(leased.check("warm").await.unwrap().is_allowed());
+    proxy.hold_replies();
+    let asked = tokio::spawn({
+        let leased = leased.clone();
+        async move { leased.check("u").await.unwrap() }
+    });
+    until("it is under way", SOON, async || proxy.stats().kept_reply_bytes > 0).await;
+    clock.advance(ms(999));
+    proxy.release();
+    assert!(asked.await.unwrap().is_allowed());
+    let before = scripts(&server);
+    assert!(leased.check("u").await.unwrap().is_allowed());
+    assert_eq!(scripts(&server), before, "the last millisecond of the first ones");
+    clock.advance(ms(1));
+    assert!(leased.check("u").await.unwrap().is_allowed());
+    assert!(scripts(&server) > before, "new ones were taken");
+}
+
+/// The one whose turn it was to send ends with its runtime: those behind it are told, and the next one is sent.
+#[tokio::test]
+async fn a_runtime_that_ends_takes_nobody_else_with_it() {
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = Keeper::connect(&proxy.url()).await.unwrap();
+    let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(PATIENT).exact();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    let waits = || {
+        let limiter = limiter.clone();
+        Box::pin(async move { limiter.check("u").await })
+    };
+    let told = async |check| {
+        let result: Result<Verdict, Error> = tokio::time::timeout(SOON, check).await.unwrap();
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Unreachable);
+    };
+
+    // Dropped where no runtime is.
+    proxy.hold_requests();
+    let (mut first, mut behind) = (waits(), waits());
+    assert!(poll_times(first.as_mut(), 1).await.is_none());
+    assert!(poll_times(behind.as_mut(), 1).await.is_none());
+    std::thread::spawn(move || drop(first)).join().unwrap();
+    told(behind).await;
+    proxy.release();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+
+    // Its runtime drives the next ones, and ends before they are answered.
+    let other = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    until("nothing is kept", SOON, async || proxy.stats().kept_request_bytes == 0).await;
+    proxy.hold_requests();
+    let first = other.spawn(waits());
+    until("it is under way", SOON, async || proxy.stats().kept_request_bytes > 0).await;
+    let mut behind = waits();
+    assert!(poll_times(behind.as_mut(), 1).await.is_none());
+    let before = proxy.stats().kept_request_bytes;
+    first.abort();
+    until("the next one is under way", SOON, async || proxy.stats().kept_request_bytes > before).await;
+    let mut last = waits();
+    assert!(poll_times(last.as_mut(), 1).await.is_none());
+    other.shutdown_background();
+    told(behind).await;
+    told(last).await;
+    proxy.release();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use lockkeeper::{ErrorKind, Limit, ManualClock, Source, Subject, Verdict};
 use lockkeeper_testkit::drops::poll_times;
 use lockkeeper_testkit::wait::until;
-use support::{SOON, ms, secs, stepped};
+use support::{SOON, ms, secs, step, stepped};
 
 fn retry(verdict: &Verdict) -> Duration {
     verdict.retry_after().unwrap_or_else(|| panic!("denied, not {verdict:?}"))
@@ -48,7 +48,10 @@ async fn several_limits_are_one_and_the_answer_names_the_one_that_refused() {
     assert_eq!(left, [0, 1], "what was refused by one is charged by none");
     clock.advance(secs(1));
     assert!(api.check("u").await.unwrap().is_allowed());
-    let Verdict::Denied { by: 1, detail, .. } = api.check("u").await.unwrap() else { panic!("by the hour") };
+    let Verdict::Denied { by: 1, retry_after, detail } = api.check("u").await.unwrap() else {
+        panic!("by the hour")
+    };
+    assert_eq!(retry_after, secs(3599), "that of the limit that refuses");
     assert_eq!(detail.state(1).unwrap().limit.to_string(), "3/1h fixed-window");
     assert!(api.check("another").await.unwrap().is_allowed());
 }
@@ -83,6 +86,41 @@ async fn limits_of_different_subjects_are_one() {
     assert_eq!(both.check(["a"], 1).await.unwrap_err().kind(), ErrorKind::BadArgument);
     let (other, _) = stepped().await;
     assert!(other.joint("both", [user]).unwrap_err().to_string().contains("another keeper"));
+}
+
+/// What was not taken is not given back: not to the limiter that refused.
+#[tokio::test]
+async fn who_refuses_in_sequence_is_given_nothing_back() {
+    let (keeper, _clock) = stepped().await;
+    let [user, org] = ["user", "org"].map(|name| keeper.limiter(name, "5/h").unwrap());
+    assert!(org.check_cost("acme", 4).await.unwrap().is_allowed());
+    let both = keeper.joint_in_sequence([user.clone(), org.clone()]).unwrap();
+    assert!(!both.check(["a", "acme"], 3).await.unwrap().is_allowed());
+    assert_eq!(org.peek("acme", 1).await.unwrap().remaining(), 1);
+    assert_eq!(user.peek("a", 1).await.unwrap().remaining(), 5);
+}
+
+/// A call that never fits says by which limit, wherever that stands, and the limits behind it are not asked.
+#[tokio::test]
+async fn a_joint_that_never_fits_names_the_limit() {
+    let (keeper, _clock) = stepped().await;
+    let [user, org, all] = [("user", "5/h"), ("org", "3/h"), ("all", "9/h")]
+        .map(|(name, limit)| keeper.limiter(name, limit).unwrap());
+    let limiters = || [user.clone(), org.clone(), all.clone()];
+    let joints = [keeper.joint("three", limiters()).unwrap(), keeper.joint_in_sequence(limiters()).unwrap()];
+    for joint in joints {
+        let Verdict::Never { by, detail } = joint.check(["a", "acme", "x"], 4).await.unwrap() else {
+            panic!("never")
+        };
+        assert_eq!(detail.state(by).unwrap().limiter, "org");
+        assert_eq!(user.peek("a", 1).await.unwrap().remaining(), 5);
+        assert_eq!(all.peek("x", 1).await.unwrap().remaining(), 9);
+    }
+    let limits = ["1/s", "2/s", "3/s", "4/s", "5/s", "6/s", "7/s", "8/s", "9/s"];
+    let nine = || limits.into_iter().map(|limit| keeper.limiter("many", limit).unwrap());
+    for error in [keeper.joint("nine", nine()).unwrap_err(), keeper.joint_in_sequence(nine()).unwrap_err()] {
+        assert!(error.to_string().contains("9 limits at once; at most 8"), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -198,12 +236,47 @@ async fn until_ready_lets_through_in_order_and_gives_up_when_it_cannot_be_in_tim
     }
 }
 
-/// Steps once those who sleep have set their alarms.
-async fn step(clock: &Arc<ManualClock>, by: Duration) {
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
-    clock.advance(by);
+/// Who came first goes first, though less would be there earlier for those behind.
+#[tokio::test]
+async fn who_wants_little_does_not_overtake_who_wants_more() {
+    let (keeper, clock) = stepped().await;
+    let limiter = keeper.limiter("work", "3/30s").unwrap();
+    assert!(limiter.check_cost("u", 3).await.unwrap().is_allowed());
+    let waits = |cost| {
+        let limiter = limiter.clone();
+        Box::pin(async move { limiter.until_ready("u", cost, secs(60)).await.unwrap().granted() })
+    };
+    let (mut large, mut small) = (waits(2), waits(1));
+    assert!(poll_times(large.as_mut(), 1).await.is_none());
+    assert!(poll_times(small.as_mut(), 1).await.is_none());
+    let (large, small) = (tokio::spawn(large), tokio::spawn(small));
+    step(&clock, secs(10)).await;
+    step(&clock, secs(10)).await;
+    assert_eq!(tokio::time::timeout(SOON, large).await.unwrap().unwrap(), 2);
+    assert!(!small.is_finished());
+    step(&clock, secs(10)).await;
+    assert_eq!(tokio::time::timeout(SOON, small).await.unwrap().unwrap(), 1);
+}
+
+/// Who stands in the line waits no longer than was said, though those before it do.
+#[tokio::test]
+async fn who_cannot_come_to_the_front_in_time_is_refused_when_the_time_is_over() {
+    let (keeper, clock) = stepped().await;
+    let limiter = keeper.limiter("work", "1/10s").unwrap();
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    let waits = |limit| {
+        let limiter = limiter.clone();
+        Box::pin(async move { limiter.until_ready("u", 1, limit).await.unwrap() })
+    };
+    let (mut front, mut behind) = (waits(secs(60)), waits(secs(5)));
+    assert!(poll_times(front.as_mut(), 1).await.is_none());
+    assert!(poll_times(behind.as_mut(), 1).await.is_none());
+    step(&clock, secs(5)).await;
+    let denied = tokio::time::timeout(SOON, behind).await.unwrap();
+    assert_eq!(retry(&denied), secs(5));
+    let front = tokio::spawn(front);
+    step(&clock, secs(5)).await;
+    assert!(tokio::time::timeout(SOON, front).await.unwrap().unwrap().is_allowed());
 }
 
 #[tokio::test]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::SystemClock;
-use lockkeeper::core::Apply;
-use lockkeeper::core::limit::{Ask, Limit, Outcome, Peek};
-use lockkeeper::redis::{RedisConfig, RedisStore};
+use lockkeeper::core::limit::{Ask, Check, Limit, Outcome, Peek, Refund, Reset};
+use lockkeeper::core::{Apply, ErrorKind, Timestamp};
+use lockkeeper::redis::{RedisConfig, RedisStore, SCRIPTS};
 use lockkeeper_faults::{RedisServer, ServerKind, available};
 use lockkeeper_testkit::arm::{MemoryArm, SteppedRedis};
-use lockkeeper_testkit::limits::{LimitArm, conformance, differential, keys, quota};
+use lockkeeper_testkit::limits::{LimitArm, Plant, conformance, differential, keys, quota};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
@@ -19,6 +19,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 const STEPPED: [ServerKind; 2] = [ServerKind::Redis62, ServerKind::Valkey];
 const HISTORIES: u64 = 150;
 const LONGEST: usize = 60;
+const WITHIN: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn the_memory_store_keeps_the_contract_of_limits() {
@@ -67,6 +68,64 @@ async fn a_peek_passes_a_server_that_is_paused_for_writes() {
     let peek = Peek { quotas: quotas.into(), ask: Ask::whole(3) };
     let answer = store.apply(&keys(&["x"]), peek, Duration::from_secs(5)).await.unwrap();
     assert_eq!(answer.reply.outcome, Outcome::Allowed { granted: 3 });
+}
+
+/// Invariant 5: a stopped server runs what it was sent when it goes on, and then neither takes nor gives back.
+#[tokio::test]
+async fn what_comes_too_late_changes_no_limit() {
+    for kind in STEPPED {
+        let Some(arm) = SteppedRedis::start(kind).await else { continue };
+        let now = arm.server_clock();
+        let window = "10000000";
+        let full = (now + 5_000_000).to_string();
+        let used = format!("{}:2", now - now % 10_000_000);
+        for (script, before, rest) in [
+            ("check", &full, &["t", window, "0", "1", "0", "1", "1", "1", "1", "1000000", "0"][..]),
+            ("check", &used, &["w", "3", window, "0", "0", "1", "1", "1", "1"]),
+            ("refund", &full, &["1", "t", window, "0", "1", "0", "1000000", "0"]),
+            ("refund", &used, &["1", "w", "3", window, "0", "0", "0", "0"]),
+        ] {
+            let script = SCRIPTS.iter().find(|known| known.name == script).unwrap();
+            for (not_after, is_late) in [(now, false), (now - 1, true)] {
+                arm.server().command(&["SET", "late", before, "PX", "10000"]).unwrap();
+                let not_after = not_after.to_string();
+                let words = [&["EVAL", script.source, "1", "late", &not_after], rest].concat();
+                let reply = arm.server().command(&words).unwrap();
+                let status = reply.as_array().unwrap()[1].as_str().unwrap();
+                assert_eq!(status == "late", is_late, "{kind}: {}: {status}", script.name);
+                let kept = arm.server().command(&["GET", "late"]).unwrap();
+                assert_eq!(kept.as_str() == Some(before), is_late, "{kind}: {}: {kept:?}", script.name);
+            }
+        }
+    }
+}
+
+/// R116: a time that no script could reckon with exactly is none of ours.
+#[tokio::test]
+async fn r116_a_log_with_a_time_of_2_to_the_53_is_left_alone() {
+    for kind in STEPPED {
+        let Some(arm) = SteppedRedis::start(kind).await else { continue };
+        let log = quota(Limit::sliding_log(3, Duration::from_secs(10)));
+        let (at, quotas, not_after) = (keys(&["late"]), [log], Timestamp::MAX);
+        let store = arm.limits();
+        for (time, is_ours) in [((1 << 53) - 1, true), (1 << 53, false)] {
+            let plant = || arm.plant_limit(at.at(0), log.algorithm(), &Plant::Log(vec![time]));
+            let check = Check { quotas: quotas.into(), asks: [Ask::whole(1)].into(), not_after };
+            let peek = Peek { quotas: quotas.into(), ask: Ask::whole(1) };
+            let refund = Refund { quotas: quotas.into(), cost: 1, not_after };
+            plant();
+            let mut answers = vec![store.apply(&at, check, WITHIN).await.map(drop)];
+            plant();
+            answers.push(store.apply(&at, peek, WITHIN).await.map(drop));
+            answers.push(store.apply(&at, refund, WITHIN).await.map(drop));
+            plant();
+            answers.push(store.apply(&at, Reset { quotas: quotas.into() }, WITHIN).await.map(drop));
+            for answer in answers {
+                let is_foreign = answer.is_err_and(|error| error.kind() == ErrorKind::WrongType);
+                assert_eq!(is_foreign, !is_ours, "{kind}: {time}");
+            }
+        }
+    }
 }
 
 async fn store(server: &RedisServer) -> RedisStore {

@@ -89,4 +89,16 @@ mod tests {
         assert!(circuit.answered() && !circuit.answered(), "it closes once");
         assert_eq!(circuit.way(at(101)), Way::Closed);
     }
+
+    #[tokio::test]
+    async fn only_a_sign_of_life_closes_it() {
+        let circuit = Circuit::default();
+        (0..3).for_each(|_| _ = circuit.was_silent(at(0)));
+        assert!(!circuit.probe(std::future::ready(Err::<(), ()>(()))).await);
+        assert_eq!((circuit.way(at(100)), circuit.way(at(199))), (Way::Probe, Way::Open), "one each 100 ms");
+        assert_eq!(circuit.way(at(200)), Way::Probe);
+        assert!(circuit.probe(std::future::ready(Ok::<(), ()>(()))).await);
+        assert_eq!(circuit.way(at(200)), Way::Closed);
+        assert!(!circuit.was_silent(at(300)), "it begins to count anew");
+    }
 }

@@ -99,3 +99,91 @@ impl Denial {
         checked
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockkeeper_core::limit::{Outcome, Standing};
+    use lockkeeper_core::{Key, Prefix};
+
+    use super::*;
+    use crate::limit::plan::Plan;
+    use crate::limit::verdict::Source;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(ms: u64) -> Uptime {
+        Uptime::from_micros(ms * 1000)
+    }
+
+    fn keys(name: &str) -> Keys {
+        Key::new(&Prefix::empty(), name).unwrap().into()
+    }
+
+    /// A refusal to come back after so long.
+    fn refusal(retry_after: Duration) -> Verdict {
+        let plan = Arc::new(Plan::new(&Prefix::empty(), &Arc::from("a"), &[]).unwrap());
+        let standing =
+            Standing { limit: 9, remaining: 0, retry_after: Some(retry_after), reset: 2 * retry_after };
+        let checked = Checked { outcome: Outcome::Denied { by: 0 }, standings: [standing].into() };
+        Verdict::new(&plan, checked, Source::Store)
+    }
+
+    fn is_known(denials: &Denials, name: &str, least: u64, now: u64) -> bool {
+        denials.of(&keys(name), least, || at(now)).is_some()
+    }
+
+    #[test]
+    fn a_refusal_counts_from_sending_and_for_a_second_at_most() {
+        for (retry_after, until) in [(HOUR, 1_100), (ms(500), 600)] {
+            let denials = Denials::default();
+            denials.remember(&keys("u"), 1, &refusal(retry_after), at(100), at(400));
+            assert!(is_known(&denials, "u", 1, until - 1), "{retry_after:?}");
+            assert!(!is_known(&denials, "u", 1, until), "{retry_after:?}");
+            assert!(!is_known(&denials, "u", 1, until - 1), "{retry_after:?}: forgotten, not hidden");
+        }
+        let denials = Denials::default();
+        denials.remember(&keys("u"), 1, &refusal(ms(500)), at(100), at(600));
+        assert!(!is_known(&denials, "u", 1, 0), "it was over when the answer came");
+    }
+
+    #[test]
+    fn it_is_of_one_subject_and_one_cost_and_can_be_forgotten() {
+        let denials = Denials::default();
+        denials.remember(&keys("u"), 5, &refusal(HOUR), at(0), at(0));
+        assert!(is_known(&denials, "u", 5, 1) && !is_known(&denials, "v", 5, 1));
+        assert!(!is_known(&denials, "u", 4, 1), "less may be there");
+        assert!(!is_known(&denials, "u", 6, 1), "more comes later");
+        denials.forget(&keys("v"));
+        assert!(is_known(&denials, "u", 5, 1));
+        denials.forget(&keys("u"));
+        assert!(!is_known(&denials, "u", 5, 1));
+    }
+
+    #[test]
+    fn its_times_grow_shorter_from_the_answer_on() {
+        let denials = Denials::default();
+        denials.remember(&keys("u"), 1, &refusal(ms(10_000)), at(0), at(400));
+        let standing = denials.of(&keys("u"), 1, || at(900)).unwrap().standings[0];
+        assert_eq!((standing.retry_after, standing.reset), (Some(ms(9_500)), ms(19_500)));
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_again_when_they_are_over() {
+        let denials = Denials::default();
+        for number in 0..MAX_REMEMBERED {
+            denials.remember(&keys(&format!("{number}")), 1, &refusal(HOUR), at(0), at(0));
+        }
+        denials.remember(&keys("late"), 1, &refusal(HOUR), at(999), at(999));
+        assert!(!is_known(&denials, "late", 1, 999), "no room");
+        assert!(is_known(&denials, "0", 1, 999), "who has a place keeps it");
+        denials.remember(&keys("late"), 1, &refusal(HOUR), at(1_000), at(1_000));
+        assert!(is_known(&denials, "late", 1, 1_000));
+        assert_eq!(denials.count.load(Ordering::Relaxed), 1);
+    }
+}

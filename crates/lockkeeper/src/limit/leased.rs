@@ -180,3 +180,23 @@ impl fmt::Debug for LeasedLimiter {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::keeper::Keeper;
+
+    /// A call that waited at the purse while it was closed is still answered, and leaves nothing lying about.
+    #[tokio::test]
+    async fn a_closed_purse_takes_nothing_in_advance() {
+        let keeper = Keeper::connect("memory://").await.unwrap();
+        let limiter = keeper.limiter("closing", "100/h fixed-window-from-first").unwrap();
+        let leased = limiter.clone().leased().unwrap().max_chunk(10);
+        assert!(leased.check("u").await.unwrap().is_allowed());
+        assert!(leased.outstanding() > 0);
+        keeper.inner.purses.close().await;
+        assert_eq!(leased.outstanding(), 0);
+        assert!(leased.check("u").await.unwrap().is_allowed());
+        assert_eq!(leased.outstanding(), 0);
+        assert_eq!(limiter.peek("u", 1).await.unwrap().remaining(), 98);
+    }
+}

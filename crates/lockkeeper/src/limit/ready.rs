@@ -62,3 +62,25 @@ impl Lines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::{Key, Prefix};
+
+    use super::*;
+
+    fn keys(number: usize) -> Keys {
+        Key::new(&Prefix::empty(), format!("{number}")).unwrap().into()
+    }
+
+    #[test]
+    fn lines_without_anybody_are_cleared_away_and_the_others_stay() {
+        let lines = Lines::default();
+        let line = lines.of(&keys(0));
+        for number in 1..=10 * SWEEP_AT {
+            drop(lines.of(&keys(number)));
+            assert!(lines.lines.lock().len() <= SWEEP_AT, "{number}");
+        }
+        assert!(Arc::ptr_eq(&line, &lines.of(&keys(0))));
+    }
+}

@@ -50,3 +50,52 @@ fn overflow(keys: &Keys) -> Option<Keys> {
     let names = (0..keys.as_slice().len()).map(|at| Key::new(&empty, format!("overflow:{at}")));
     Keys::in_order(names.collect::<Result<_, _>>().ok()?).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::{ManualClock, Prefix};
+
+    use super::*;
+
+    fn shares(limits: &[&str], instances: u32) -> Shares {
+        let limits: Vec<Limit> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
+        let plan = Plan::new(&Prefix::empty(), &Arc::from("a"), &limits).unwrap();
+        Shares::new(&plan, instances, Arc::new(ManualClock::default()))
+    }
+
+    fn keys(name: &str) -> Keys {
+        Key::new(&Prefix::empty(), name).unwrap().into()
+    }
+
+    fn granted(shares: &Shares, name: &str, most: u64) -> u64 {
+        shares.decide(&keys(name), Ask::up_to(most)).unwrap().unwrap().granted()
+    }
+
+    #[test]
+    fn it_is_the_limit_divided_and_less_what_the_store_admitted() {
+        let shares = shares(&["100/h"], 10);
+        shares.note(&keys("u"), 4);
+        assert_eq!((granted(&shares, "u", 100), granted(&shares, "u", 1)), (6, 0));
+        assert_eq!(granted(&shares, "v", 100), 10);
+        shares.note(&keys("w"), 100);
+        assert_eq!(granted(&shares, "w", 1), 0, "more than the share was used");
+    }
+
+    #[test]
+    fn a_limit_smaller_than_the_number_of_instances_leaves_none() {
+        assert!(shares(&["9/h"], 10).decide(&keys("u"), Ask::whole(1)).is_none());
+        assert!(shares(&["100/h", "9/d"], 10).decide(&keys("u"), Ask::whole(1)).is_none());
+    }
+
+    #[test]
+    fn those_beyond_the_bound_have_one_share_together_and_the_others_keep_theirs() {
+        let shares = shares(&["20/h"], 10);
+        for number in 0..MAX_SUBJECTS {
+            shares.note(&keys(&format!("{number}")), 1);
+        }
+        assert_eq!(granted(&shares, "7", 100), 1, "its own, of which one was used");
+        assert_eq!((granted(&shares, "x", 1), granted(&shares, "y", 1), granted(&shares, "z", 1)), (1, 1, 0));
+        assert_eq!(granted(&shares, "8", 100), 1);
+        assert!(shares.store.limits_len() <= MAX_SUBJECTS + 1, "and no place of their own");
+    }
+}

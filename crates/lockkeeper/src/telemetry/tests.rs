@@ -200,6 +200,19 @@ async fn what_is_spent_out_of_leased_tokens_is_counted() {
 }
 
 #[tokio::test]
+async fn refusals_of_leased_limiters_are_counted_as_those_of_others() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let keeper = Keeper::connect("memory://").await.unwrap();
+    let leased = keeper.limiter("lent", "1/h").unwrap().leased().unwrap();
+    assert!(leased.check("somebody").await.unwrap().is_allowed());
+    assert!(!leased.check("somebody").await.unwrap().is_allowed());
+    keeper.close(SECOND).await;
+    let expected = [("lent allowed leased", 1), ("lent denied store", 1)];
+    assert_eq!(decisions(&recorder), expected.map(|(labels, count)| (labels.to_owned(), count)).into());
+}
+
+#[tokio::test]
 async fn limiters_count_what_they_decide_and_never_the_subject() {
     let recorder = DebuggingRecorder::new();
     let _local = metrics::set_default_local_recorder(&recorder);

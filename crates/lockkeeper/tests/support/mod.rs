@@ -6,14 +6,18 @@
 pub(crate) mod foreign;
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::core::{ManualClock, MemoryStore};
 use lockkeeper::{Acquired, Error, Keeper, Lock, LockGuard};
-use lockkeeper_faults::{RedisServer, Reply, ServerKind, available};
+use lockkeeper_faults::{FaultProxy, RedisServer, Reply, ServerKind, available};
 use lockkeeper_testkit::wait::until;
 use tokio::task::JoinHandle;
+
+/// Long enough for a limiter's decision on a machine that is busy.
+pub(crate) const PATIENT: Duration = Duration::from_secs(10);
 
 /// A bound for whatever should happen at once.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
@@ -116,4 +120,29 @@ pub(crate) async fn nothing_left(server: &RedisServer, keeper: &Keeper, when: im
 /// Whatever `keeper` gives back has been given back.
 pub(crate) async fn quiet(keeper: &Keeper) {
     until("nothing is being given back", SOON, async || keeper.health().await.giving_back == 0).await;
+}
+
+/// Steps once those who sleep have set their alarms.
+pub(crate) async fn step(clock: &Arc<ManualClock>, by: Duration) {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(by);
+}
+
+/// A proxy before `server`.
+pub(crate) fn proxied(server: &RedisServer) -> FaultProxy {
+    FaultProxy::start(SocketAddr::from(([127, 0, 0, 1], server.port()))).unwrap()
+}
+
+/// How many scripts the server was asked to run.
+pub(crate) fn scripts(server: &RedisServer) -> u64 {
+    calls(server, &["evalsha", "eval"])
+}
+
+/// The one key that matches.
+pub(crate) fn only_key(server: &RedisServer, pattern: &str) -> String {
+    let keys = command(server, &["KEYS", pattern]);
+    assert_eq!(keys.as_array().unwrap().len(), 1, "{keys:?}");
+    keys.as_array().unwrap()[0].as_str().unwrap().to_owned()
 }

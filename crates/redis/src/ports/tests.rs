@@ -139,3 +139,38 @@ fn r10_r67_r68_scripts_of_limits_write_whole_decimal_numbers() {
         }
     }
 }
+
+/// What a script granted and what the model makes of its reply are the same, or the reply is not believed.
+#[test]
+fn a_check_on_which_script_and_model_disagree_is_malformed() {
+    let quota = Limit::fixed_window(3, Duration::from_secs(1)).unwrap().quota().unwrap();
+    let check = Check { quotas: [quota].into(), asks: [Ask::whole(2)].into(), not_after: Timestamp::MAX };
+    let read = |granted, repaired| {
+        let reply = vec![
+            redis::Value::Int(granted),
+            redis::Value::Int(repaired),
+            redis::Value::BulkString(Vec::new()),
+        ];
+        let fields = Fields::of(redis::Value::Array(reply)).unwrap();
+        check.read(Timestamp::from_micros(1_000_000), b"checked", fields)
+    };
+    assert_eq!(read(2, 0).unwrap().granted(), 2);
+    for (granted, repaired) in [(0, 0), (1, 0), (3, 0), (2, 1)] {
+        assert!(read(granted, repaired).is_err(), "{granted} granted, {repaired} repaired");
+    }
+}
+
+/// Invariant 5: what changes a limit says first until when it may.
+#[test]
+fn checks_and_refunds_of_limits_carry_their_not_after() {
+    let quotas: Arc<[Quota]> =
+        [Limit::fixed_window(3, Duration::from_secs(1)).unwrap().quota().unwrap()].into();
+    let not_after = Timestamp::from_micros(1_767_225_600_000_000);
+    let (mut check, mut refund) = (Cmd::new(), Cmd::new());
+    Check { quotas: quotas.clone(), asks: [Ask::whole(1)].into(), not_after }.arguments(&mut check);
+    Refund { quotas, cost: 1, not_after }.arguments(&mut refund);
+    for command in [check, refund] {
+        let first = command.args_iter().next();
+        assert!(matches!(first, Some(redis::Arg::Simple(b"1767225600000000"))), "{first:?}");
+    }
+}

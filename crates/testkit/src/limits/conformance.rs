@@ -43,6 +43,9 @@ pub async fn all(arm: &impl LimitArm) {
     a_log_says_when_the_next_call_leaves(arm).await;
     a_log_never_goes_back_with_the_clock(arm).await;
     a_log_of_ten_thousand_is_filled_and_given_back(arm).await;
+    r2_a_refund_leaves_no_key_without_expiry(arm).await;
+    a_log_gives_back_from_its_window_and_ends_with_its_newest_call(arm).await;
+    a_bucket_that_is_full_but_for_a_fraction_is_kept(arm).await;
 }
 
 /// One of each algorithm: `count` in `window`.
@@ -515,6 +518,61 @@ async fn a_log_of_ten_thousand_is_filled_and_given_back(arm: &impl LimitArm) {
     assert_eq!(standings[0].remaining, 9_990, "{}", arm.name());
     arm.advance(10 * SECOND);
     assert_eq!(peek(arm, &at, &[quota], Ask::whole(10_000)).await.expect("an answer").granted(), 10_000);
+}
+
+async fn r2_a_refund_leaves_no_key_without_expiry(arm: &impl LimitArm) {
+    for quota in of_all(3, 10 * SECOND) {
+        begin(arm);
+        let at = at(quota, "r2");
+        assert_eq!(check(arm, &at, quota, &[Ask::whole(2)]).await.granted(), 2);
+        arm.plant_limit(at.at(0), quota.algorithm(), &Plant::Persist);
+        refund(arm, &at, &[quota], 1).await.expect("an answer");
+        let cell = kept(arm, &at, quota).await;
+        assert!(cell.stored != Stored::Empty && cell.expires_ms.is_some(), "{}: {quota}", arm.name());
+    }
+}
+
+async fn a_log_gives_back_from_its_window_and_ends_with_its_newest_call(arm: &impl LimitArm) {
+    let quota = quota(Limit::sliding_log(3, 10 * SECOND));
+    let at = at(quota, "given");
+    let of = |times: &[u64]| LimitCell {
+        stored: Stored::Log(times.to_vec().into()),
+        expires_ms: times.last().map(|last_us| last_us / 1000 + 10_000),
+    };
+    begin(arm);
+    for _ in 0..2 {
+        take(arm, &at, quota).await;
+        arm.advance(4 * SECOND);
+    }
+    refund(arm, &at, &[quota], 1).await.expect("an answer");
+    assert_eq!(kept(arm, &at, quota).await, of(&[BEGIN]), "{}: the newest", arm.name());
+    take(arm, &at, quota).await;
+    arm.advance(2 * SECOND);
+    // The first one leaves in this microsecond, so the other one is all there is to give back.
+    refund(arm, &at, &[quota], 1).await.expect("an answer");
+    assert_eq!(kept(arm, &at, quota).await, LimitCell::default(), "{}", arm.name());
+
+    // Set back so far that no clock can have written these: what is left is brought near, however many there are.
+    begin(arm);
+    let large = self::quota(Limit::sliding_log(10_000, 10 * SECOND));
+    let at = self::at(large, "given");
+    assert_eq!(check(arm, &at, large, &[Ask::whole(9_001)]).await.granted(), 9_001);
+    let back = BEGIN - 3_600_000_000;
+    arm.set_clock(Timestamp::from_micros(back));
+    refund(arm, &at, &[large], 1).await.expect("an answer");
+    assert_eq!(kept(arm, &at, large).await, of(&[back; 9_000]), "{}: set back", arm.name());
+}
+
+async fn a_bucket_that_is_full_but_for_a_fraction_is_kept(arm: &impl LimitArm) {
+    begin(arm);
+    // A token is 333,333 and a third microseconds.
+    let quota = quota(Limit::token_bucket(10).refill(3, SECOND));
+    let at = at(quota, "fraction");
+    assert_eq!(check(arm, &at, quota, &[Ask::whole(2)]).await.granted(), 2);
+    arm.advance(333_333 * MICRO);
+    refund(arm, &at, &[quota], 1).await.expect("an answer");
+    let text = kept(arm, &at, quota).await.stored.text();
+    assert_eq!(text, Some(format!("{}:1", BEGIN + 333_333)), "{}", arm.name());
 }
 
 /// R37: a hundred callers at once, from `stores`, on a limit of 50 let exactly 50 through.
