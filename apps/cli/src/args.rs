@@ -10,6 +10,7 @@ use crate::common::Common;
 use crate::demo::{self, DemoArgs};
 use crate::doctor::{self, DoctorArgs};
 use crate::exit::{self, USAGE};
+use crate::limit::{self, LimitArgs};
 use crate::ls::{self, LsArgs};
 use crate::release::{self, ReleaseArgs};
 use crate::run::command::{self, RunArgs};
@@ -24,13 +25,14 @@ Environment:
 A DURATION is a number and a unit: 500ms, 30s, 5m, 2h; also 1m30s.
 
 Exit codes of lockkeeper itself:
-   1  release: nothing there, or not confirmed      65  the key is no lock
+   1  release: nothing there, or not confirmed      65  the key holds something else
    2  doctor: there is a problem                    69  the server is unreachable or refuses
   64  wrong usage                                   70  internal error
-  75  busy: somebody else holds the lock            76  the lock was lost while the command ran
+  75  busy: somebody else holds the lock;           76  the lock was lost while the command ran
+      denied: a limit is used up for now            77  a limit can never hold so much
 With run: those of the command; 126 and 127 as shells do; 128 + n for signal n. With watch: 130 after Ctrl-C.";
 
-/// Distributed locks on Redis: put any program under a lock, and see who holds what.
+/// Distributed locks on Redis: put any program under a lock, and see who holds what. And limits.
 ///
 /// A lock is a lease: it ends by itself when its holder dies. Every acquisition gets a fencing number, greater than
 /// all before, by which a resource can refuse a late writer.
@@ -50,6 +52,7 @@ enum Command {
     Show(ShowArgs),
     Watch(WatchArgs),
     Release(ReleaseArgs),
+    Limit(LimitArgs),
     Doctor(DoctorArgs),
     Demo(DemoArgs),
 }
@@ -74,6 +77,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Show(args) => block_on(show::run(args, common)),
         Command::Watch(args) => block_on(watch::run(args, common)),
         Command::Release(args) => block_on(release::run(args, common)),
+        Command::Limit(args) => block_on(limit::run(args, common)),
         Command::Doctor(args) => block_on(doctor::run(args, common)),
         Command::Demo(args) => block_on(demo::run(args, common)),
     }

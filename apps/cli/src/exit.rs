@@ -9,7 +9,7 @@ use lockkeeper::{Error, ErrorKind};
 pub const NOTHING: u8 = 1;
 /// The command line is wrong.
 pub const USAGE: u8 = 64;
-/// The key holds something that is not a lock.
+/// The key holds something that is not a lock, or not the state of a limit.
 pub const NOT_A_LOCK: u8 = 65;
 /// The store cannot be reached, or refuses.
 pub const UNAVAILABLE: u8 = 69;
@@ -17,6 +17,10 @@ pub const UNAVAILABLE: u8 = 69;
 pub const SOFTWARE: u8 = 70;
 /// Somebody else holds the lock.
 pub const BUSY: u8 = 75;
+/// A limit refuses for now. As with [`BUSY`], trying again later is right.
+pub const DENIED: u8 = 75;
+/// A limit refuses for ever: trying again is wrong.
+pub const NEVER: u8 = 77;
 /// The lock was lost while the command ran.
 pub const LOST: u8 = 76;
 /// Ended by Ctrl-C, as shells say it: 128 and the number of SIGINT.

@@ -5,10 +5,12 @@ pub mod common;
 pub mod demo;
 pub mod doctor;
 pub mod exit;
+mod limit;
 mod ls;
 mod release;
 pub mod run;
 mod show;
+mod table;
 mod waiters;
 mod watch;
 

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 use lockkeeper::{Keeper, LockView};
 use serde::Serialize;
 
 use crate::common::{self, Common, bytes_of};
+use crate::table::table;
 use crate::waiters::{self, WaiterRow};
 
 /// List the locks that are held.
@@ -99,34 +98,18 @@ fn print_json(found: &Found) -> anyhow::Result<()> {
 
 fn print_table(found: &Found) -> anyhow::Result<()> {
     if !found.locks.is_empty() {
-        common::print(&table(found).trim_fmt())?;
+        let heading = ["KEY", "HOLDER", "REMAINING", "FENCE", "WAITING"];
+        common::print(&table(heading, rows(found)))?;
     }
     common::print(&count(found))
 }
 
-fn table(found: &Found) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    let is_terminal = std::io::stdout().is_terminal();
-    // A key or a holder that is broken over two lines cannot be copied; the terminal wraps long lines by itself.
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    if !is_terminal || std::env::var_os("NO_COLOR").is_some() {
-        table.force_no_tty();
-    }
-    table.set_header(
-        ["KEY", "HOLDER", "REMAINING", "FENCE", "WAITING"]
-            .map(|text| Cell::new(text).add_attribute(Attribute::Bold)),
-    );
-    for view in found.locks.values() {
+fn rows(found: &Found) -> impl Iterator<Item = [String; 5]> {
+    found.locks.values().map(|view| {
         let fence = view.fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string());
         let (left, waiting) = (remaining(view.remaining), view.waiting().to_string());
-        table.add_row([view.key.to_string(), view.holder.to_string(), left, fence, waiting]);
-    }
-    // Flush with the text around it.
-    if let Some(column) = table.column_mut(0) {
-        column.set_padding((0, 1));
-    }
-    table
+        [view.key.to_string(), view.holder.to_string(), left, fence, waiting]
+    })
 }
 
 fn count(found: &Found) -> String {

@@ -13,6 +13,10 @@ mod codes;
 mod force;
 #[path = "command/holding.rs"]
 mod holding;
+#[path = "command/limit_watching.rs"]
+mod limit_watching;
+#[path = "command/limits.rs"]
+mod limits;
 #[path = "command/listing.rs"]
 mod listing;
 #[path = "command/loss.rs"]

@@ -281,3 +281,28 @@ fn in_memory_there_is_nothing_to_examine_and_json_is_one_object() {
     assert_eq!((seen.code, seen.text.lines().count()), (Some(2), 1), "{}", seen.text);
     assert!(seen.text.contains("\"worst\":\"problem\"") && seen.text.contains("\"check\":\"eviction\""));
 }
+
+#[test]
+fn a_limit_that_never_ends_is_found() {
+    let Some(server) = start(|builder| builder) else { return };
+    let check = |key: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+        command.args(["limit", "check", "login", key, "--limit", "5/d", "--json", "--url", &server.url()]);
+        let seen = command.output().unwrap();
+        let seen: serde_json::Value = serde_json::from_slice(&seen.stdout).unwrap();
+        seen["limits"][0]["key"].as_str().unwrap().to_owned()
+    };
+    let key = check("user:42");
+    check("user:43");
+    doctor(&["--url", &server.url()]).must("ok", "2 keys of limits with an expiry");
+    assert_eq!(ask(&server, &["PERSIST", &key]).as_int(), Some(1));
+    ask(&server, &["SET", "limit:other", "no key of ours"]);
+    let seen = doctor(&["--url", &server.url()]);
+    let found = seen.must("warning", "1 key of a limit has no expiry");
+    assert!(
+        found.contains(&key) && found.contains("lockkeeper limit reset") && seen.code == Some(0),
+        "{found}"
+    );
+    check("user:42");
+    doctor(&["--url", &server.url()]).must("ok", "2 keys of limits with an expiry");
+}

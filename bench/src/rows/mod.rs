@@ -13,6 +13,7 @@ mod limit_denied;
 mod limit_hot;
 mod limit_leased;
 mod limit_many_tasks;
+mod limit_memory;
 mod limit_one_task;
 mod limit_server_memory;
 mod many_tasks;
@@ -38,6 +39,7 @@ pub(crate) const ALL: &[Kind] = &[
     Kind { name: "many-tasks", measure: many_tasks::measure },
     Kind { name: "held", measure: held::measure },
     Kind { name: "memory", measure: memory::measure },
+    Kind { name: "limit-memory", measure: limit_memory::measure },
     Kind { name: "allocations", measure: allocating::measure },
     Kind { name: "latency", measure: latency::measure },
     Kind { name: "hand-off", measure: hand_off::measure },

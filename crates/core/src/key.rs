@@ -85,6 +85,11 @@ impl Key {
         Ok(Self { bytes: prefix.as_bytes().iter().chain(name).copied().collect(), prefix_len })
     }
 
+    /// The key of these bytes, of which nobody says what is prefix.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.into(), prefix_len: 0 }
+    }
+
     /// The main key's bytes on the server.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

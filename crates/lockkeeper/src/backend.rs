@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Check, LimitCell, Peek, Refund, Reset};
+use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
-    Acquire, ForceRelease, Inspect, Leave, LockCell, LockStore, Release, Renew, StoreFuture, Swap, Watch,
+    Acquire, ForceRelease, Inspect, Leave, LockStore, Release, Renew, StoreFuture, Swap, Watch,
 };
+use lockkeeper_core::memory::InMemory;
 use lockkeeper_core::{Answer, Apply, Decision, Error, ErrorKind, Keys, MemoryStore, Timestamp};
 use lockkeeper_redis::{Lane, RedisStore};
 
@@ -32,8 +34,8 @@ impl Lanes {
     }
 }
 
-/// A decision of locks: every back end can apply it.
-pub(crate) trait LockDecision: Decision<State = LockCell> {
+/// A decision about leases. Every back end can apply those of locks; stores of other people know no permits.
+pub(crate) trait LeaseDecision: Decision<State: InMemory> {
     fn on_redis(
         self,
         store: &RedisStore,
@@ -50,7 +52,7 @@ pub(crate) trait LockDecision: Decision<State = LockCell> {
 
 macro_rules! lock_decisions {
     ($($decision:ty => $method:ident),* $(,)?) => {$(
-        impl LockDecision for $decision {
+        impl LeaseDecision for $decision {
             fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
                 store.apply(at, self, within)
             }
@@ -71,6 +73,22 @@ lock_decisions! {
     ForceRelease => force_release,
     Inspect => inspect,
 }
+
+macro_rules! permit_decisions {
+    ($($decision:ty),* $(,)?) => {$(
+        impl LeaseDecision for $decision {
+            fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
+                store.apply(at, self, within)
+            }
+            fn on_other<'a>(self, _: &'a dyn LockStore, at: &'a Keys, _: Duration) -> StoreFuture<'a, Self::Reply> {
+                let refused = Error::new(ErrorKind::Unsupported, Self::NAME, "this store keeps locks only");
+                Box::pin(std::future::ready(Err(refused.with_key(at))))
+            }
+        }
+    )*};
+}
+
+permit_decisions!(AcquirePermit, RenewPermit, ReleasePermit, InspectPermits);
 
 /// A decision of limits: every back end but those of others can apply it.
 pub(crate) trait LimitDecision: Decision<State = LimitCell> {
@@ -118,7 +136,7 @@ impl Backend {
     }
 
     /// Applies `decision`; on Redis, over the connection of `lane`.
-    pub(crate) async fn apply<D: LockDecision>(
+    pub(crate) async fn apply<D: LeaseDecision>(
         &self,
         lane: Lane,
         at: &Keys,

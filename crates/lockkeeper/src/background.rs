@@ -5,7 +5,7 @@
 //! that moment is earlier than the one it sleeps until.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::backend::Backend;
 use crate::clock::sleep_until;
-use crate::lock::{GiveBack, Held, LossReason, Queue, Queues, RaceContext, Tenure, race, tend};
+use crate::lock::{GiveBack, LossReason, Queue, Queues, RaceContext, Tended, race};
 
 /// So many renewals are under way at once; more wait for their turn.
 const MAX_TENDING: usize = 256;
@@ -35,7 +35,7 @@ pub(crate) struct Background {
     shared: Arc<Shared>,
 }
 
-/// Where a tenure stands on the timeline.
+/// Where a lease stands on the timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot(Uptime, u64);
 
@@ -54,7 +54,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Timeline {
-    due: BTreeMap<(Uptime, u64), Weak<Tenure>>,
+    due: BTreeMap<(Uptime, u64), Tended>,
     give_backs: VecDeque<GiveBack>,
     /// Lines that want a racer.
     races: Vec<Arc<Queue>>,
@@ -108,15 +108,15 @@ impl Background {
         Ok(Self { shared })
     }
 
-    /// Has `tenure` tended at `due`; `None` when the work has been ended.
-    pub(crate) fn schedule(&self, due: Uptime, tenure: Weak<Tenure>) -> Option<Slot> {
+    /// Has `what` tended at `due`; `None` when the work has been ended.
+    pub(crate) fn schedule(&self, due: Uptime, what: Tended) -> Option<Slot> {
         let mut timeline = self.shared.timeline.lock();
         if timeline.stop_by.is_some() {
             return None;
         }
         let slot = Slot(due, timeline.next_id);
         timeline.next_id += 1;
-        timeline.due.insert((slot.0, slot.1), tenure);
+        timeline.due.insert((slot.0, slot.1), what);
         let is_next = due < timeline.wakes_at;
         drop(timeline);
         if is_next {
@@ -147,7 +147,7 @@ impl Background {
         if timeline.ended || self.pending() >= MAX_GIVE_BACKS {
             let why = if timeline.ended { "the keeper is closed" } else { "too much is being given back" };
             drop(timeline);
-            tracing::warn!(?what, why, "a lock was left to its lease");
+            tracing::warn!(?what, why, "it was left to its lease");
             return;
         }
         timeline.give_backs.push_back(what);
@@ -166,10 +166,10 @@ impl Background {
         let _ = self.shared.give_backs.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Everything that is held.
-    pub(crate) fn held(&self) -> Vec<Arc<Held>> {
-        let all: Vec<Weak<Tenure>> = self.shared.timeline.lock().due.values().cloned().collect();
-        all.iter().filter_map(Weak::upgrade).filter_map(|tenure| tenure.holder()).collect()
+    /// Nobody is tended any more, and everybody is told. Returns how many held something until now.
+    pub(crate) fn lose_all(&self) -> usize {
+        let all = std::mem::take(&mut self.shared.timeline.lock().due);
+        all.values().filter(|what| what.lose(LossReason::KeeperClosed)).count()
     }
 
     /// Ends the work when nothing is left to give back, and at the latest after `limit`.
@@ -223,10 +223,8 @@ impl Worker {
     fn start_due(&mut self) {
         let now = self.context.clock.uptime();
         while self.tending.len() < MAX_TENDING {
-            let Some(tenure) = self.next_due(now) else { break };
-            if let Some(renewal) = tenure.upgrade().as_ref().and_then(tend) {
-                self.tending.push(renewal);
-            }
+            let Some(what) = self.next_due(now) else { break };
+            self.tending.extend(what.tend());
         }
         let give_backs = std::mem::take(&mut self.shared.timeline.lock().give_backs);
         for what in give_backs {
@@ -250,7 +248,7 @@ impl Worker {
         }
     }
 
-    fn next_due(&self, now: Uptime) -> Option<Weak<Tenure>> {
+    fn next_due(&self, now: Uptime) -> Option<Tended> {
         let mut timeline = self.shared.timeline.lock();
         let entry = timeline.due.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())
@@ -299,7 +297,7 @@ impl Worker {
     fn verify_all(&self) {
         let mut timeline = self.shared.timeline.lock();
         let all = std::mem::take(&mut timeline.due);
-        timeline.due = all.into_iter().map(|((_, id), tenure)| ((Uptime::default(), id), tenure)).collect();
+        timeline.due = all.into_iter().map(|((_, id), what)| ((Uptime::default(), id), what)).collect();
     }
 
     fn renewal_store(&self) -> Option<RedisStore> {
@@ -320,9 +318,7 @@ impl Drop for Worker {
         let (left, races) = (std::mem::take(&mut timeline.due), std::mem::take(&mut timeline.races));
         drop(timeline);
         self.shared.give_backs.send_replace(0);
-        for tenure in left.into_values().filter_map(|tenure| tenure.upgrade()) {
-            tenure.lose(LossReason::KeeperClosed);
-        }
+        left.values().for_each(|what| _ = what.lose(LossReason::KeeperClosed));
         races.iter().for_each(|queue| self.context.queues.dissolve(queue));
     }
 }

@@ -156,6 +156,7 @@ impl KeeperBuilder {
             identity,
             name,
             queues,
+            permits: Arc::default(),
             response_timeout,
             held_count: AtomicUsize::new(0),
             seen_fence: AtomicU64::new(0),

@@ -9,7 +9,6 @@ use lockkeeper_redis::{Lane, ServerInfo};
 
 use crate::backend::Backend;
 use crate::keeper::Keeper;
-use crate::lock::LossReason;
 
 /// How a keeper stands. See [`Keeper::health`].
 #[derive(Debug)]
@@ -29,7 +28,9 @@ pub struct Health {
     pub server_ahead_us: i64,
     /// Locks held through this keeper.
     pub held: usize,
-    /// Callers that wait for a lock.
+    /// Permits held through this keeper.
+    pub permits: usize,
+    /// Callers that wait for a lock or a permit.
     pub waiting: usize,
     /// Locks held inside this process only, because the store was away when they were taken. See
     /// [`Lock::or_process_local`](crate::Lock::or_process_local).
@@ -42,7 +43,7 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Closed {
-    /// Locks that were still held. Their guards are lost, their leases run out.
+    /// Locks and permits that were still held. Their guards are lost, their leases run out.
     pub still_held: usize,
     /// Releases and compensations that got no answer in time; they lapse with their leases.
     pub undone: usize,
@@ -80,14 +81,16 @@ impl Keeper {
             renewal_connected,
             server_ahead_us,
             held: inner.held_count.load(Ordering::Relaxed),
-            waiting: inner.queues.waiting(),
+            permits: inner.permits.held(),
+            waiting: inner.queues.waiting() + inner.permits.waiting(),
             degraded: inner.locals.degraded.load(Ordering::Relaxed),
             giving_back: inner.background.pending(),
         }
     }
 
-    /// Takes no more locks, checks no more limits, returns leased tokens, waits (at most `limit`) until releases and
-    /// compensations are done, and ends the keeper's thread. Locks that are still held are lost to their guards at once, and lapse with their leases: releasing
+    /// Takes no more locks and permits, checks no more limits, returns leased tokens, waits (at most `limit`) until
+    /// releases and compensations are done, and ends the keeper's thread. Locks and permits that are still held are lost
+    /// to their guards at once, and lapse with their leases: releasing
     /// them under a working holder would let a second one in.
     ///
     /// A guard can still be released by hand afterwards.
@@ -104,10 +107,10 @@ impl Keeper {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::Release);
         inner.queues.close();
+        inner.permits.close();
         let both = futures_util::future::join(inner.background.drained(), inner.purses.close());
         let _ = tokio::time::timeout(limit, both).await;
-        let still_held =
-            inner.background.held().iter().filter(|held| held.tenure.lose(LossReason::KeeperClosed)).count();
+        let still_held = inner.background.lose_all();
         let undone = inner.background.pending();
         inner.background.stop(inner.clock.uptime(), Duration::ZERO);
         Closed { still_held, undone }

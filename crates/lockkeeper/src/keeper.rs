@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::background::Background;
 use crate::builder::KeeperBuilder;
 use crate::limit::{Circuit, Purses};
-use crate::lock::{GiveBack, Locals, Lock, Queues, Segments};
+use crate::lock::{GiveBack, Lines, Locals, Lock, Queues, Segments};
 
 /// Makes locks on one store. Cheap to clone; clones share connections, thread and clock.
 #[derive(Clone)]
@@ -33,6 +33,7 @@ pub(crate) struct Inner {
     /// What others see of those who wait here.
     pub(crate) name: KeeperName,
     pub(crate) queues: Arc<Queues>,
+    pub(crate) permits: Arc<Lines>,
     pub(crate) response_timeout: Duration,
     pub(crate) held_count: AtomicUsize,
     pub(crate) seen_fence: AtomicU64,

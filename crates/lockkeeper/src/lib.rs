@@ -55,13 +55,14 @@ pub use limit::{
 };
 pub use list::{ListCursor, LockView, Page};
 pub use lock::{
-    Acquired, Busy, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Degradable, DegradableGuard,
-    DegradableLock, Extended, ForceReleased, LocalGuard, Lock, LockClass, LockGuard, LossReason, MAX_SHARDS,
-    Released, Segmented, TakenOver, shard_name,
+    Acquired, AcquiredPermit, Busy, Concurrency, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Degradable,
+    DegradableGuard, DegradableLock, Extended, ForceReleased, Full, LocalGuard, Lock, LockClass, LockGuard,
+    LossReason, MAX_SHARDS, Permit, Released, Segmented, TakenOver, shard_name,
 };
 pub use lockkeeper_core as core;
 pub use lockkeeper_core::key::join_parts;
 pub use lockkeeper_core::limit::{Algorithm, IntoLimits, IntoSubject, Limit, Subject, WindowStart};
+pub use lockkeeper_core::lock::permit::{MAX_PERMITS, PermitHolder};
 pub use lockkeeper_core::lock::{Fence, Holder, Inspection, KeeperName, OwnerToken, Waiter};
 pub use lockkeeper_core::{Clock, Error, ErrorKind, Key, ManualClock, MemoryStore, Prefix, Refusal};
 pub use lockkeeper_redis as redis;

@@ -68,8 +68,16 @@ async fn limits_of_different_subjects_are_one() {
             assert!(joint.check(["a", "acme"], 1).await.unwrap().is_allowed());
         }
         assert!(!joint.check(["a", "acme"], 1).await.unwrap().is_allowed(), "the user's is used up");
+        let states = joint.check(["b", "acme"], 1).await.unwrap();
+        let states: Vec<_> = states.detail().states().map(|state| (state.limiter, state.remaining)).collect();
+        assert_eq!(states, [("user", 4), ("org", 2)]);
+        user.refund("b", 1).await.unwrap();
+        org.refund("acme", 1).await.unwrap();
         assert!(joint.check(["b", "acme"], 3).await.unwrap().is_allowed());
-        assert!(!joint.check(["b", "acme"], 1).await.unwrap().is_allowed(), "the organisation's is used up");
+        let Verdict::Denied { by, detail, .. } = joint.check(["b", "acme"], 1).await.unwrap() else {
+            panic!("the organisation's is used up")
+        };
+        assert_eq!(detail.state(by).unwrap().limiter, "org");
         assert_eq!(user.peek("b", 1).await.unwrap().remaining(), 2, "and the user is not charged for that");
     }
     assert_eq!(both.check(["a"], 1).await.unwrap_err().kind(), ErrorKind::BadArgument);

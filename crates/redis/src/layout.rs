@@ -5,6 +5,7 @@
 //! | `<prefix><name>` | a lock's owner token | the lease |
 //! | `<prefix>~fence:…` | its last fence, decimal | the lease and two days, re-armed by renewals |
 //! | `<prefix>~wait:…` | who waits for it: a hash of a keeper's line to `expires_ms:count` | 2.5 s after the last note |
+//! | `<prefix>~permit:…` | a concurrency limit's permits: a sorted set of owner tokens by the end of their lease in µs | the last of these leases |
 //! | `<prefix><limiter>:<tag>:<subject>` | how much of one limit is used, see below | when all of it is there again |
 //!
 //! The `tag` has algorithm, format and numbers of the limit ([`Quota::tag`](lockkeeper_core::limit::Quota::tag)); the prefix
@@ -19,7 +20,7 @@
 //! | `l…` sliding log | a sorted set: when each call was, by a number of 16 digits that grows |
 //!
 //! A side key lies in the cluster slot of its main key, which is never renamed (here with `~fence:`, likewise with
-//! `~wait:`):
+//! `~wait:` and `~permit:`):
 //!
 //! * a main key with a valid hash tag: `<prefix>~fence::<name>`, which has the same tag;
 //! * a main key without braces: `<prefix>~fence:{<main key>}`;
@@ -31,8 +32,9 @@ use lockkeeper_core::Key;
 
 const FENCE_MARK: &[u8] = b"~fence:";
 const PRESENCE_MARK: &[u8] = b"~wait:";
+const PERMIT_MARK: &[u8] = b"~permit:";
 /// What side keys have after their prefix.
-pub(crate) const MARKS: [&[u8]; 2] = [FENCE_MARK, PRESENCE_MARK];
+pub(crate) const MARKS: [&[u8]; 3] = [FENCE_MARK, PRESENCE_MARK, PERMIT_MARK];
 const SLOTS: usize = 16_384;
 
 /// The side key with a lock's fence.
@@ -43,6 +45,11 @@ pub fn fence_key(main: &Key) -> Vec<u8> {
 /// The side key with those who wait for a lock.
 pub fn presence_key(main: &Key) -> Vec<u8> {
     side_key(main, PRESENCE_MARK)
+}
+
+/// The key with the permits of a concurrency limit. A lock of the same name has nothing to do with it, but its slot.
+pub fn permit_key(main: &Key) -> Vec<u8> {
+    side_key(main, PERMIT_MARK)
 }
 
 fn side_key(main: &Key, mark: &[u8]) -> Vec<u8> {
@@ -144,6 +151,7 @@ mod tests {
     fn l98_the_layout_is_what_the_documents_say() {
         assert_eq!(fence_of("lock:", "order:1").1, b"lock:~fence:{lock:order:1}");
         assert_eq!(presence_key(&fence_of("lock:", "order:1").0), b"lock:~wait:{lock:order:1}");
+        assert_eq!(permit_key(&fence_of("lock:", "order:1").0), b"lock:~permit:{lock:order:1}");
         assert_eq!(fence_of("lock:", "{Test}:k").1, b"lock:~fence::{Test}:k");
         assert_eq!(fence_of("", "k").1, b"~fence:{k}");
     }

@@ -44,6 +44,10 @@ scripts! {
     SWAP = "lock" / "swap", read_only: false;
     FORCE_RELEASE = "lock" / "force_release", read_only: false;
     INSPECT = "lock" / "inspect", read_only: true;
+    ACQUIRE_PERMIT = "lock" / "acquire_permit", read_only: false;
+    RENEW_PERMIT = "lock" / "renew_permit", read_only: false;
+    RELEASE_PERMIT = "lock" / "release_permit", read_only: false;
+    INSPECT_PERMITS = "lock" / "inspect_permits", read_only: true;
     CHECK = "limit" / "check", read_only: false;
     PEEK = "limit" / "peek", read_only: true;
     REFUND = "limit" / "refund", read_only: false;

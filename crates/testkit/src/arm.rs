@@ -1,6 +1,8 @@
 //! The arms of a test: the same scenario on the memory store with its manual clock, and on a real server whose wall
 //! clock is stepped.
 
+mod permits;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use lockkeeper::core::lock::{FenceMark, LockCell, LockStore, Main, Occupant, Own
 use lockkeeper::core::{Clock, Key, ManualClock, MemoryStore, Prefix};
 use lockkeeper::redis::{RedisConfig, RedisStore, fence_key};
 use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_available};
+
+pub use self::permits::{PermitArm, PermitPlant, PermitStore};
 
 /// What a foreign client may leave behind.
 #[derive(Clone, Debug)]

@@ -8,4 +8,5 @@ pub mod drops;
 pub mod fake;
 pub mod history;
 pub mod limits;
+pub mod permits;
 pub mod wait;

@@ -1,12 +1,18 @@
 //! HTTP middleware of Lockkeeper for [tower](https://docs.rs/tower): what services and clients do about limits, on the
 //! wire.
 //!
-//! - [`client_address`]: who asks, behind proxies.
+//! - [`rate_limit`]: the server's half. [`RateLimitLayer`] refuses requests over their limits, and tells clients when to
+//!   come back. Feature `rate-limit`, on by default; `axum` for its route patterns and connect info.
 //! - [`retry_after`]: the client's half. [`RetryAfterLayer`] comes back no earlier than a server told it, and gives up in
 //!   good time.
+//! - [`client_address`]: who asks, behind proxies.
 
 pub mod client_address;
+#[cfg(feature = "rate-limit")]
+pub mod rate_limit;
 pub mod retry_after;
 
 pub use client_address::{ClientAddress, ForwardedHeader, NoAddress, SingleAddressWatch};
+#[cfg(feature = "rate-limit")]
+pub use rate_limit::RateLimitLayer;
 pub use retry_after::RetryAfterLayer;

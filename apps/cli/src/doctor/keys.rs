@@ -14,11 +14,11 @@ use super::finding::{Finding, Level};
 /// The most keys that are printed of each kind.
 const SHOWN: usize = 10;
 /// The most keys that are looked at, and for how long at most.
-const MOST: usize = 20_000;
-const LIMIT: Duration = Duration::from_secs(5);
-const PAGE: &str = "1000";
+pub(super) const MOST: usize = 20_000;
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
+pub(super) const PAGE: &str = "1000";
 /// So many looks are under way at once.
-const AT_ONCE: usize = 100;
+pub(super) const AT_ONCE: usize = 100;
 
 /// What was found under the prefix.
 #[derive(Default)]
@@ -153,7 +153,7 @@ fn not_locks(number: usize) -> String {
     }
 }
 
-fn first(all: &[String]) -> Vec<String> {
+pub(super) fn first(all: &[String]) -> Vec<String> {
     let mut shown: Vec<String> = all.iter().take(SHOWN).cloned().collect();
     if all.len() > SHOWN {
         shown.push(format!("and {} more", all.len() - SHOWN));

@@ -6,6 +6,7 @@ mod eviction;
 mod facts;
 mod finding;
 mod keys;
+mod limits;
 mod permissions;
 mod persistence;
 mod print;
@@ -23,19 +24,24 @@ use crate::common::Common;
 use access::Trial;
 use facts::{Facts, words};
 use finding::{Finding, Level, Report};
+pub(crate) use permissions::escaped;
 
 /// At least one finding is a problem.
 const PROBLEMS: u8 = 2;
 
 /// Examine a server and say what endangers locks.
 ///
-/// Looks at version, persistence, eviction, replication, clocks, permissions and the keys under the prefix. It changes
+/// Looks at version, persistence, eviction, replication, clocks, permissions and the keys under the prefixes. It changes
 /// nothing. Exit code 0: no problem (there may be warnings); 2: at least one problem; 69: unreachable.
 #[derive(Debug, clap::Args)]
 pub struct DoctorArgs {
     /// What lock keys begin with on the server.
     #[arg(long, value_name = "PREFIX", default_value = "lock:")]
     prefix: String,
+
+    /// What limit keys begin with on the server.
+    #[arg(long, value_name = "PREFIX", default_value = "limit:")]
+    limit_prefix: String,
 
     /// Examine the permissions of this ACL user rather than one's own (needs ACL DRYRUN, Redis 7.0).
     #[arg(long, value_name = "NAME")]
@@ -54,7 +60,8 @@ pub async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<ExitCode> 
     }
     let prefix = Prefix::new(&args.prefix)?;
     let keeper = common.builder()?.prefix(prefix.as_bytes())?.connect().await?;
-    let patient = Patient { url: &url, keeper: &keeper, prefix: &prefix, user: args.user.as_deref() };
+    let (user, limit_prefix) = (args.user.as_deref(), &args.limit_prefix);
+    let patient = Patient { url: &url, keeper: &keeper, prefix: &prefix, limit_prefix, user };
     let report = patient.examine().await;
     keeper.close(Duration::ZERO).await;
     print::report(&report?, common.json)
@@ -65,6 +72,7 @@ struct Patient<'a> {
     url: &'a str,
     keeper: &'a Keeper,
     prefix: &'a Prefix,
+    limit_prefix: &'a str,
     user: Option<&'a str>,
 }
 
@@ -81,6 +89,7 @@ impl Patient<'_> {
         found.extend(self.clocks(&health, &facts).await);
         found.push(self.permissions(store, &info).await?);
         found.extend(keys::check(self.keeper, store, self.prefix).await);
+        found.extend(limits::check(store, self.limit_prefix).await);
         let round_trip = health.round_trip.ok().and_then(|time| u64::try_from(time.as_micros()).ok());
         Ok(Report::new(health.address, server::describe(&info), round_trip, found))
     }

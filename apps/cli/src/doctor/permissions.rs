@@ -167,7 +167,7 @@ fn grouped(commands: &[(&'static str, Need)], verb: &str) -> Vec<String> {
 }
 
 /// A pattern that matches the prefix literally.
-pub(super) fn escaped(prefix: &str) -> String {
+pub(crate) fn escaped(prefix: &str) -> String {
     let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '^' | '\\');
     prefix.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }

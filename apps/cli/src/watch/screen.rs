@@ -5,21 +5,21 @@ use std::io::{self, Write};
 use console::{Term, truncate_str};
 
 /// Lines that replace those before them, without flicker: all at once, and only what is longer is wiped.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     terminal: Term,
     drawn: usize,
 }
 
 impl Screen {
     /// Where standard output is a terminal that can move its cursor.
-    pub(super) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
         let terminal = Term::buffered_stdout();
         (terminal.is_term() && !is_dumb).then_some(Self { terminal, drawn: 0 })
     }
 
     /// Shows these lines, cut to the terminal's size.
-    pub(super) fn draw(&mut self, lines: &[String]) -> io::Result<()> {
+    pub(crate) fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         let (rows, columns) = self.terminal.size();
         let lines = &lines[..lines.len().min(usize::from(rows).saturating_sub(1).max(1))];
         if self.drawn > 0 {

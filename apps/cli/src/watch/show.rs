@@ -159,13 +159,13 @@ fn rate(changes: &Changes) -> String {
 }
 
 /// Without the key, which stands beside it, and on one line.
-fn reason(error: &Error) -> String {
+pub(crate) fn reason(error: &Error) -> String {
     let (kind, detail) = (error.kind(), error.detail());
     let text = if detail.is_empty() { kind.to_string() } else { format!("{kind}: {detail}") };
     text.replace(['\n', '\r'], " ")
 }
 
 /// At once, also into a file.
-fn write_line(line: &str) -> io::Result<()> {
+pub(crate) fn write_line(line: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{line}")
 }

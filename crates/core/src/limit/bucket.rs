@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use super::evaluate::Holds;
+use super::standing::Standing;
 use crate::time::Timestamp;
 
 /// A bucket's moment of being full: `at_us + part / refill` microseconds of the server's clock.
@@ -28,6 +30,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
+    #[inline]
     pub(super) fn load(
         capacity: u64,
         refill: u64,
@@ -46,55 +49,94 @@ impl Bucket {
         (Self { capacity, refill, period_us, now_us, missing: missing.min(most) }, is_faulty)
     }
 
+    #[inline]
     fn level(&self) -> u128 {
         u128::from(self.capacity) * u128::from(self.period_us) - self.missing
-    }
-
-    pub(super) fn available(&self) -> u64 {
-        u64::try_from(self.level() / u128::from(self.period_us)).unwrap_or(u64::MAX)
-    }
-
-    pub(super) fn take(&mut self, cost: u64) {
-        self.missing += u128::from(cost) * u128::from(self.period_us);
     }
 
     pub(super) fn give_back(&mut self, cost: u64) {
         self.missing = self.missing.saturating_sub(u128::from(cost) * u128::from(self.period_us));
     }
 
-    pub(super) fn retry_after(&self, cost: u64) -> Duration {
-        let wanted = u128::from(cost) * u128::from(self.period_us);
-        self.refilled(wanted.saturating_sub(self.level()))
-    }
-
+    #[inline]
     pub(super) fn reset(&self) -> Duration {
         self.refilled(self.missing)
     }
 
+    #[inline]
     fn refilled(&self, parts: u128) -> Duration {
-        Duration::from_micros(u64::try_from(parts.div_ceil(u128::from(self.refill))).unwrap_or(u64::MAX))
+        if parts == 0 {
+            return Duration::ZERO;
+        }
+        let (whole, part) = divide(parts, self.refill);
+        Duration::from_micros(whole.saturating_add(u64::from(part > 0)))
     }
 
     /// `None`: full.
+    #[inline]
     pub(super) fn stored(&self) -> Option<FullAt> {
-        let refill = u128::from(self.refill);
-        let whole = |parts: u128| u64::try_from(parts).unwrap_or(u64::MAX);
-        (self.missing > 0).then(|| FullAt {
-            at_us: self.now_us + whole(self.missing / refill),
-            part: whole(self.missing % refill),
-        })
+        let (whole, part) = divide(self.missing, self.refill);
+        (self.missing > 0).then(|| FullAt { at_us: self.now_us + whole, part })
     }
 
     /// The cost as a script adds it: whole microseconds, and parts of 1/refill.
     pub fn step(cost: u64, refill: u64, period_us: u64) -> (u64, u64) {
-        let parts = u128::from(cost) * u128::from(period_us);
-        let whole = |parts: u128| u64::try_from(parts).unwrap_or(u64::MAX);
-        (whole(parts / u128::from(refill)), whole(parts % u128::from(refill)))
+        divide(u128::from(cost) * u128::from(period_us), refill)
+    }
+}
+
+/// Quotient, saturating, and rest. Wide division is slow, and few numbers need it.
+#[inline]
+fn divide(parts: u128, by: u64) -> (u64, u64) {
+    if let Ok(parts) = u64::try_from(parts) {
+        return (parts / by, parts % by);
+    }
+    let narrow = |parts: u128| u64::try_from(parts).unwrap_or(u64::MAX);
+    (narrow(parts / u128::from(by)), narrow(parts % u128::from(by)))
+}
+
+impl Holds for Bucket {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    fn available(&self) -> u64 {
+        divide(self.level(), self.period_us).0
+    }
+
+    /// Without dividing.
+    #[inline]
+    fn has(&self, cost: u64) -> bool {
+        u128::from(cost) * u128::from(self.period_us) <= self.level()
+    }
+
+    #[inline]
+    fn take(&mut self, cost: u64) {
+        self.missing += u128::from(cost) * u128::from(self.period_us);
+    }
+
+    #[inline]
+    fn retry_after(&self, cost: u64) -> Option<Duration> {
+        let wanted = u128::from(cost) * u128::from(self.period_us);
+        (cost <= self.capacity).then(|| self.refilled(wanted.saturating_sub(self.level())))
+    }
+
+    #[inline]
+    fn standing(&self, cost: u64) -> Standing {
+        Standing {
+            limit: self.capacity,
+            remaining: self.available(),
+            retry_after: self.retry_after(cost),
+            reset: self.reset(),
+        }
     }
 }
 
 impl FullAt {
     /// When it may be forgotten.
+    #[inline]
     pub(super) fn ends_us(self) -> u64 {
         self.at_us + u64::from(self.part > 0)
     }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::ask::Asks;
-use super::cell::LimitCell;
-use super::evaluate::evaluate;
-use super::level::{Level, load_all};
-use super::quota::Quota;
-use super::standing::Checked;
-use crate::decision::{Decision, WrongType};
+use super::ask::{Ask, Asks};
+use super::bucket::Bucket;
+use super::cell::{LimitCell, Stored};
+use super::evaluate::{answer, evaluate, one, settle};
+use super::level::{Foreign, Level, open_all};
+use super::quota::{Algorithm, Quota};
+use super::standing::{Checked, Outcome};
+use crate::decision::{Decision, State as _, WrongType};
 use crate::time::Timestamp;
 
 /// Calls on the same limits of the same subjects, decided one after another in one step. The i-th key is that of the i-th
@@ -43,14 +44,10 @@ impl Decision for Check {
     const REPEATABLE: bool = false;
 
     fn decide(&self, cells: &mut [LimitCell], now: Timestamp) -> Result<CheckReply, WrongType> {
-        let mut levels = load_all(&self.quotas, cells, now)?;
+        let mut levels = open_all(&self.quotas, cells, now)?;
         let reply = CheckReply::of(&mut levels, &self.asks);
         let has_taken = reply.has_taken();
-        for (cell, level) in cells.iter_mut().zip(levels) {
-            if has_taken || level.needs_repair {
-                *cell = level.into_cell(now);
-            }
-        }
+        cells.iter_mut().zip(levels).for_each(|(cell, level)| level.close(cell, has_taken, now));
         Ok(reply)
     }
 
@@ -63,14 +60,64 @@ impl Decision for Check {
     }
 }
 
+/// [`Check`] of one call on one limit, without a list of anything. What needs no
+/// cell is done when it was let go of.
+#[inline]
+pub(crate) fn check_one(quota: Quota, ask: Ask, cell: impl Cell) -> Result<Checked, WrongType> {
+    if let Algorithm::TokenBucket { capacity, refill, period_us } = quota.algorithm() {
+        let numbers = (capacity, refill, period_us);
+        let (outcome, bucket) = cell.change(|cell, now| settle_bucket(cell, numbers, ask, now))?;
+        Ok(answer(outcome, &bucket, ask))
+    } else {
+        cell.change(|cell, now| settle_any(cell, quota, ask, now))
+    }
+}
+
+/// Where the cell of one key is.
+pub(crate) trait Cell {
+    /// Runs `change` on it, at a moment.
+    fn change<R>(self, change: impl FnOnce(&mut LimitCell, Timestamp) -> R) -> R;
+}
+
+#[inline]
+fn settle_bucket(
+    cell: &mut LimitCell,
+    (capacity, refill, period_us): (u64, u64, u64),
+    ask: Ask,
+    now: Timestamp,
+) -> Result<(Outcome, Bucket), WrongType> {
+    cell.expire(now);
+    let stored = match cell.stored {
+        Stored::Empty => None,
+        Stored::Bucket(full) if full.part < refill => Some(full),
+        _ => return Err(WrongType { index: 0, side: false }),
+    };
+    let (mut bucket, is_faulty) = Bucket::load(capacity, refill, period_us, stored, now);
+    let outcome = settle(std::slice::from_mut(&mut bucket), ask);
+    if outcome.granted() > 0 || is_faulty || !cell.is_bounded() {
+        *cell = LimitCell::of_bucket(bucket.stored(), now);
+    }
+    Ok((outcome, bucket))
+}
+
+fn settle_any(cell: &mut LimitCell, quota: Quota, ask: Ask, now: Timestamp) -> Result<Checked, WrongType> {
+    cell.expire(now);
+    let opened = Level::open(quota, cell, now).map_err(|Foreign| WrongType { index: 0, side: false });
+    let mut level = opened?;
+    let checked = one(std::slice::from_mut(&mut level), ask);
+    level.close(cell, checked.granted() > 0, now);
+    Ok(checked)
+}
+
 impl CheckReply {
     /// Decides `asks` on `levels`.
-    pub fn of(levels: &mut [Level], asks: &[super::Ask]) -> Self {
+    pub fn of(levels: &mut [Level], asks: &[Ask]) -> Self {
         let repaired = levels.iter().filter(|level| level.needs_repair).count();
         Self { checked: evaluate(levels, asks), repaired }
     }
 
     /// How much all calls were granted together.
+    #[inline]
     pub fn granted(&self) -> u64 {
         self.checked.iter().map(Checked::granted).sum()
     }
@@ -82,10 +129,19 @@ impl CheckReply {
 
 impl Checked {
     /// How much was charged.
+    #[inline]
     pub fn granted(&self) -> u64 {
-        match self.outcome {
-            super::Outcome::Allowed { granted } => granted,
-            _ => 0,
+        self.outcome.granted()
+    }
+}
+
+impl Outcome {
+    /// How much was charged.
+    #[inline]
+    pub fn granted(self) -> u64 {
+        match self {
+            Self::Allowed { granted } => granted,
+            Self::Denied { .. } | Self::Never { .. } => 0,
         }
     }
 }

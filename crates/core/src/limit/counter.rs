@@ -62,6 +62,11 @@ impl Counter {
         self.free() / self.units
     }
 
+    /// Without dividing.
+    pub(super) fn has(&self, cost: u64) -> bool {
+        cost <= self.count && cost * self.units <= self.free()
+    }
+
     pub(super) fn take(&mut self, cost: u64) {
         self.current += cost;
     }

@@ -27,6 +27,7 @@ mod tests;
 pub use ask::{Ask, Asks};
 pub use bucket::{Bucket, FullAt};
 pub use cell::{LimitCell, Stored};
+pub(crate) use check::{Cell, check_one};
 pub use check::{Check, CheckReply};
 pub use counter::Counter;
 pub use evaluate::evaluate;

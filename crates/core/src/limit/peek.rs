@@ -11,7 +11,8 @@ use super::standing::Checked;
 use crate::decision::{Decision, WrongType};
 use crate::time::Timestamp;
 
-/// What `ask` would be answered now. Changes nothing, repairs nothing.
+/// What `ask` would be answered now. Changes nothing, repairs nothing: where the clock was set back so far that the next
+/// check will repair what is stored, the times answered hold from that check on.
 #[derive(Clone, Debug)]
 pub struct Peek {
     /// The limits.

@@ -89,7 +89,8 @@ impl Limit {
 
     /// `count` calls per window, which begins with the first call after the last window.
     ///
-    /// Bound: as [`fixed_window`](Self::fixed_window), 2N; spread over all callers, because their windows differ.
+    /// Bound: as [`fixed_window`](Self::fixed_window), 2N; spread over all callers, because their windows differ. Since the call
+    /// that begins a window lies a whole window before the next one, 2N takes a refund of it; else 2N − 1 is the most.
     ///
     /// # Errors
     /// As [`fixed_window`](Self::fixed_window).
@@ -205,6 +206,7 @@ fn fits(capacity: u64, refill: u64, period_us: u64) -> bool {
 
 impl Quota {
     /// How it counts.
+    #[inline]
     pub const fn algorithm(self) -> Algorithm {
         self.algorithm
     }
@@ -240,9 +242,10 @@ impl Quota {
         (unit, window_us.div_ceil(unit))
     }
 
-    /// Algorithm, format version, and twelve bits of its numbers' digest: part of the key's name. So that a changed limit
-    /// begins afresh, and another algorithm never meets a state that is not its own.
+    /// A letter for the algorithm and the format of its state, and eighteen bits of its numbers' digest: part of the key's
+    /// name. So that a changed limit begins afresh, and another algorithm never meets a state that is not its own.
     pub fn tag(self) -> [u8; 4] {
+        // What is stored is in its first format; a second one gets other letters.
         let (kind, numbers) = match self.algorithm {
             Algorithm::FixedWindow { count, window_us, from: WindowStart::Aligned } => {
                 (b'w', [count, window_us, 0])
@@ -256,12 +259,10 @@ impl Quota {
         };
         let bytes = sha1_smol::Sha1::from(numbers.map(u64::to_be_bytes).concat()).digest().bytes();
         let sextet = |value: u8| SEXTETS[usize::from(value & 63)];
-        [kind, FORMAT, sextet(bytes[0]), sextet(bytes[1])]
+        [kind, sextet(bytes[0]), sextet(bytes[1]), sextet(bytes[2])]
     }
 }
 
-/// Of what is stored under a quota's key. A new one gets a new key.
-const FORMAT: u8 = b'1';
 const SEXTETS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 fn count_of(what: &str, count: u64, most: u64) -> Result<u64, Error> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cell::LimitCell;
+use super::evaluate::standings;
 use super::level::{Level, load_all};
 use super::quota::Quota;
 use super::standing::Standings;
@@ -57,6 +58,6 @@ impl Decision for Refund {
 impl Refunded {
     /// How `levels` stand.
     pub fn of(levels: &[Level]) -> Self {
-        Self { standings: levels.iter().map(|level| level.standing(0)).collect() }
+        Self { standings: standings(levels, 0) }
     }
 }

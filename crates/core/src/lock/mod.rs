@@ -7,6 +7,7 @@ mod force_release;
 mod inspect;
 mod lease;
 mod leave;
+pub mod permit;
 mod presence;
 mod release;
 mod renew;

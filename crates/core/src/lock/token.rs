@@ -19,7 +19,7 @@ const MOST_LABEL: usize = 64;
 /// `IZ9…(22 characters)@host:pid:acquired-ms[:label]`.
 ///
 /// `Debug` and `Display` show the holder only. Unique per acquisition, never per client.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerToken(Arc<[u8]>);
 
 impl OwnerToken {

@@ -1,26 +1,33 @@
 //! The reference store: decisions under a mutex, in this process. For development, tests and single processes.
 
-use std::collections::{BTreeSet, HashMap};
+mod limits;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use crate::decision::{Answer, Apply, Decision, State, decide_within};
 use crate::error::{Error, ErrorKind};
 use crate::key::{Key, Keys};
 use crate::limit::LimitCell;
 use crate::lock::LockCell;
+use crate::lock::permit::PermitCell;
 use crate::time::{Clock, Timestamp};
+
+pub use table::Table;
 
 /// A store inside this process. Cheap to clone; clones share everything.
 ///
-/// Its server clock is the injected [`Clock`]'s wall. A call takes a mutex and no round trip; it never fails except
+/// Its server clock is the injected [`Clock`]'s wall. A call takes a mutex (one of many, by its key) and no round trip; it never fails except
 /// for wrong arguments and wrong types.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
-    tables: Arc<Mutex<Tables>>,
+    tables: Arc<Tables>,
 }
 
 /// One table per kind of state.
@@ -28,82 +35,30 @@ pub struct MemoryStore {
 pub struct Tables {
     locks: Table<LockCell>,
     limits: Table<LimitCell>,
-}
-
-/// The keys of one kind.
-#[derive(Debug)]
-pub struct Table<S> {
-    cells: HashMap<Key, S>,
-    sweep_at: usize,
+    permits: Table<PermitCell>,
 }
 
 /// A state that the memory store has a table for.
 pub trait InMemory: State {
     /// Its table.
-    fn table(tables: &mut Tables) -> &mut Table<Self>;
+    fn table(tables: &Tables) -> &Table<Self>;
 }
 
 impl InMemory for LockCell {
-    fn table(tables: &mut Tables) -> &mut Table<Self> {
-        &mut tables.locks
+    fn table(tables: &Tables) -> &Table<Self> {
+        &tables.locks
+    }
+}
+
+impl InMemory for PermitCell {
+    fn table(tables: &Tables) -> &Table<Self> {
+        &tables.permits
     }
 }
 
 impl InMemory for LimitCell {
-    fn table(tables: &mut Tables) -> &mut Table<Self> {
-        &mut tables.limits
-    }
-}
-
-/// A table is swept when it has doubled since the last sweep, and never below this size.
-const SMALLEST_SWEEP: usize = 1024;
-
-impl<S> Default for Table<S> {
-    fn default() -> Self {
-        Self { cells: HashMap::new(), sweep_at: SMALLEST_SWEEP }
-    }
-}
-
-impl<S: State> Table<S> {
-    /// Runs `change` on the cells of `keys`, in place where there is one key.
-    fn with_cells<R>(&mut self, keys: &Keys, now: Timestamp, change: impl FnOnce(&mut [S]) -> R) -> R {
-        let result = match keys.as_slice() {
-            [key] => self.with_one(key, change),
-            keys => self.with_many(keys, change),
-        };
-        if self.cells.len() >= self.sweep_at {
-            self.sweep(now);
-        }
-        result
-    }
-
-    fn with_one<R>(&mut self, key: &Key, change: impl FnOnce(&mut [S]) -> R) -> R {
-        if let Some(cell) = self.cells.get_mut(key) {
-            return change(std::slice::from_mut(cell));
-        }
-        let mut cell = S::default();
-        let result = change(std::slice::from_mut(&mut cell));
-        if !cell.is_empty() {
-            self.cells.insert(key.clone(), cell);
-        }
-        result
-    }
-
-    fn with_many<R>(&mut self, keys: &[Key], change: impl FnOnce(&mut [S]) -> R) -> R {
-        let mut cells: Vec<S> = keys.iter().map(|key| self.cells.remove(key).unwrap_or_default()).collect();
-        let result = change(&mut cells);
-        let kept = keys.iter().cloned().zip(cells).filter(|(_, cell)| !cell.is_empty());
-        self.cells.extend(kept);
-        result
-    }
-
-    /// Forgets what has expired. Amortised: the next sweep comes when the table has doubled.
-    fn sweep(&mut self, now: Timestamp) {
-        self.cells.retain(|_, cell| {
-            cell.expire(now);
-            !cell.is_empty()
-        });
-        self.sweep_at = (self.cells.len() * 2).max(SMALLEST_SWEEP);
+    fn table(tables: &Tables) -> &Table<Self> {
+        &tables.limits
     }
 }
 
@@ -131,12 +86,10 @@ impl MemoryStore {
     where
         D: Decision<State: InMemory>,
     {
-        let mut tables = self.tables.lock();
-        let now = self.clock.wall();
-        decision.set_not_after(now.after(within));
-        let table = D::State::table(&mut tables);
-        let verdict = table.with_cells(at, now, |cells| decide_within(&decision, cells, now));
-        drop(tables);
+        let (now, verdict) = D::State::table(&self.tables).with_cells(at, &*self.clock, |cells, now| {
+            decision.set_not_after(now.after(within));
+            (now, decide_within(&decision, cells, now))
+        });
         match verdict {
             Ok(Ok(reply)) => Ok(Answer { reply, at: now, sent: 1 }),
             Ok(Err(_too_late)) => Err(Error::new(ErrorKind::TooLate, D::NAME, "").with_key(at)),
@@ -147,27 +100,26 @@ impl MemoryStore {
     /// The lock keys with this prefix, in byte order, after `after`; at most `count` of them, and whether more follow.
     pub fn scan(&self, prefix: &[u8], after: Option<&Key>, count: usize) -> (Vec<Key>, bool) {
         let now = self.clock.wall();
-        let tables = self.tables.lock();
         let is_listed = |key: &Key, cell: &LockCell| {
             cell.is_taken(now) && key.as_bytes().starts_with(prefix) && after.is_none_or(|after| key > after)
         };
         // The smallest ones, and one more to know whether there are more.
         let mut page = BTreeSet::new();
-        for (key, _) in tables.locks.cells.iter().filter(|(key, cell)| is_listed(key, cell)) {
-            page.insert(key);
-            if page.len() - 1 > count {
+        self.tables.locks.each(|key, cell| {
+            if is_listed(key, cell) {
+                page.insert(key.clone());
+            }
+            if page.len() > count.saturating_add(1) {
                 page.pop_last();
             }
-        }
+        });
         let more = page.len() > count;
-        (page.into_iter().take(count).cloned().collect(), more)
+        (page.into_iter().take(count).collect(), more)
     }
 
     /// Changes a cell behind everybody's back, as a foreign client would. For tests of what others may leave behind.
     pub fn tamper<S: InMemory>(&self, key: &Key, change: impl FnOnce(&mut S)) {
-        let now = self.clock.wall();
-        let at = Keys::from(key.clone());
-        S::table(&mut self.tables.lock()).with_cells(&at, now, |cells| {
+        S::table(&self.tables).with_cells(&Keys::from(key.clone()), &*self.clock, |cells, now| {
             cells[0].expire(now);
             change(&mut cells[0]);
         });
@@ -175,21 +127,18 @@ impl MemoryStore {
 
     /// How many limits are kept, expired ones perhaps included.
     pub fn limits_len(&self) -> usize {
-        self.tables.lock().limits.cells.len()
+        self.tables.limits.len()
     }
 
     /// This limit is kept.
     pub fn has_limit(&self, key: &Key) -> bool {
-        self.tables.lock().limits.cells.contains_key(key)
+        self.tables.limits.contains(key)
     }
 
     /// How many keys are kept, expired ones not counted.
     pub fn len(&self) -> usize {
         let now = self.clock.wall();
-        let mut tables = self.tables.lock();
-        tables.locks.sweep(now);
-        tables.limits.sweep(now);
-        tables.locks.cells.len() + tables.limits.cells.len()
+        self.tables.locks.live(now) + self.tables.limits.live(now) + self.tables.permits.live(now)
     }
 
     /// Nothing is kept.

@@ -6,6 +6,8 @@ pub mod leases {}
 #[doc = include_str!("waiting.md")]
 pub mod waiting {}
 
+#[doc = include_str!("concurrency.md")]
+pub mod concurrency {}
 #[doc = include_str!("limits.md")]
 pub mod limits {}
 

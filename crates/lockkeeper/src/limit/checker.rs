@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing};
-use lockkeeper_core::{Error, ErrorKind, Keys, Timestamp, Uptime};
+use lockkeeper_core::{Error, ErrorKind, Keys, MemoryStore, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
 use super::away::{WhenAway, is_away, is_silent};
@@ -18,7 +18,8 @@ use super::verdict::{Source, Verdict};
 use crate::backend::Backend;
 use crate::keeper::Inner;
 use crate::striped::Striped;
-use crate::telemetry::LimitClass;
+use crate::telemetry::events::limit_denied;
+use crate::telemetry::{LimitClass, circuit_closed, circuit_opened};
 
 /// Everything that the clones of a limiter share.
 pub(super) struct Checker {
@@ -51,7 +52,13 @@ impl Checker {
         };
         // A check may wait for one call that is under way, and then goes with the next.
         let within = terms.decide_within / 2;
-        let on_batch = move |size, repaired| class.answered(size, repaired);
+        let clock = inner.clock.clone();
+        let on_batch = move |size, repaired| {
+            class.answered(size);
+            if repaired > 0 {
+                class.repaired(repaired, clock.uptime());
+            }
+        };
         let batches = Batches::new(inner.backend.clone(), plan.quotas.clone(), within, on_batch);
         let plans = Striped::new(|| Arc::new(Plan::clone(&plan)));
         Self {
@@ -71,12 +78,35 @@ impl Checker {
     pub(super) async fn check(&self, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
         let sent = self.inner.clock.uptime();
         let result = self.decide(keys, ask, sent).await;
-        let took = self.inner.clock.uptime().since(sent);
+        self.counted(keys, ask, sent, result)
+    }
+
+    /// The answer to a call at `sent`, counted.
+    pub(super) fn counted(
+        &self,
+        keys: &Keys,
+        ask: Ask,
+        sent: Uptime,
+        result: Result<Verdict, Error>,
+    ) -> Result<Verdict, Error> {
+        let took = || self.inner.clock.uptime().since(sent);
         match &result {
-            Ok(verdict) => self.class.decided(verdict, took),
-            Err(error) => self.class.failed(error, took),
+            Ok(verdict) => {
+                self.class.decided(verdict, took);
+                if !verdict.is_allowed() {
+                    let (retry_after, source) = (verdict.retry_after(), verdict.detail().source());
+                    limit_denied(self.class.name(), keys, ask.cost, retry_after, source);
+                }
+            }
+            Err(_) => self.class.failed(took()),
         }
         result
+    }
+
+    /// A verdict for which nobody had to be asked.
+    pub(super) fn constant(&self, verdict: Verdict) -> Verdict {
+        self.class.decided(&verdict, || Duration::ZERO);
+        verdict
     }
 
     async fn decide(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
@@ -89,10 +119,7 @@ impl Checker {
     /// Asks the store, or what is remembered of it; whatever the policy.
     pub(super) async fn ask_store(&self, keys: &Keys, ask: Ask, sent: Uptime) -> Result<Verdict, Error> {
         if let Backend::Memory(store) = &self.inner.backend {
-            let check =
-                Check { quotas: self.plan.quotas.clone(), asks: [ask].into(), not_after: Timestamp::MAX };
-            let mut reply = store.apply_now(keys, check, self.terms.decide_within)?.reply;
-            return Ok(self.verdict(reply.checked.remove(0), Source::Store));
+            return self.ask_memory(store, keys, ask);
         }
         if self.terms.remembers
             && let Some(denied) = self.denials.of(keys, ask.least(), || sent)
@@ -116,8 +143,23 @@ impl Checker {
         }
     }
 
+    /// Without a future, and for one limit without an allocation.
+    fn ask_memory(&self, store: &MemoryStore, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
+        let checked = match (&*self.plan.quotas, keys.as_slice()) {
+            ([quota], [key]) => store
+                .check_one(key.as_bytes(), *quota, ask)
+                .map_err(|wrong| wrong.into_error::<Check>(keys))?,
+            _ => {
+                let check =
+                    Check { quotas: self.plan.quotas.clone(), asks: [ask].into(), not_after: Timestamp::MAX };
+                store.apply_now(keys, check, self.terms.decide_within)?.reply.checked.remove(0)
+            }
+        };
+        Ok(self.verdict(checked, Source::Store))
+    }
+
     fn decided(&self, keys: &Keys, ask: Ask, checked: Checked, sent: Uptime) -> Verdict {
-        self.inner.circuit.answered();
+        self.store_answered();
         let verdict = self.verdict(checked, Source::Store);
         match (&verdict, &self.shares) {
             (Verdict::Denied { .. }, _) if self.terms.remembers => {
@@ -139,6 +181,9 @@ impl Checker {
         if !is_away(&error) {
             return Err(error);
         }
+        if self.terms.away != WhenAway::Refuse {
+            self.class.degraded(&error, self.inner.clock.uptime());
+        }
         match (self.terms.away, &self.shares) {
             (WhenAway::Allow, _) => Ok(self.verdict(self.all_allowed(ask), Source::Unchecked)),
             (WhenAway::Share { .. }, Some(shares)) => match shares.decide(keys, ask) {
@@ -151,9 +196,15 @@ impl Checker {
 
     fn note_failure(&self, error: &Error) {
         if !is_silent(error) {
-            self.inner.circuit.answered();
+            self.store_answered();
         } else if self.inner.circuit.was_silent(self.inner.clock.uptime()) {
-            crate::telemetry::events::limit_circuit_opened(error);
+            circuit_opened(&self.inner.address, error);
+        }
+    }
+
+    fn store_answered(&self) {
+        if self.inner.circuit.answered() {
+            circuit_closed(&self.inner.address);
         }
     }
 
@@ -165,8 +216,12 @@ impl Checker {
             return;
         };
         let (store, within) = (lanes.on(Lane::Command).clone(), self.inner.response_timeout);
-        let sign_of_life = async move { store.heartbeat(within).await.map(|_| ()) };
-        runtime.spawn(self.inner.circuit.clone().probe(sign_of_life));
+        let (circuit, server) = (self.inner.circuit.clone(), self.inner.address.clone());
+        runtime.spawn(async move {
+            if circuit.probe(store.heartbeat(within)).await {
+                circuit_closed(&server);
+            }
+        });
     }
 
     /// An allowance that nobody checked.

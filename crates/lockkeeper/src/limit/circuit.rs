@@ -1,6 +1,5 @@
 //! The circuit breaker: while the store is silent, nobody waits for it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -44,12 +43,13 @@ impl Circuit {
         if is_mine { Way::Probe } else { Way::Open }
     }
 
-    /// The store answered.
-    pub(super) fn answered(&self) {
-        if self.silent.load(Ordering::Relaxed) != 0 {
-            self.silent.store(0, Ordering::Relaxed);
-            self.is_open.store(false, Ordering::Release);
+    /// The store answered. True: this closed the circuit.
+    pub(super) fn answered(&self) -> bool {
+        if self.silent.load(Ordering::Relaxed) == 0 {
+            return false;
         }
+        self.silent.store(0, Ordering::Relaxed);
+        self.is_open.swap(false, Ordering::AcqRel)
     }
 
     /// It did not. True: this opened the circuit.
@@ -62,11 +62,9 @@ impl Circuit {
         !self.is_open.swap(true, Ordering::AcqRel)
     }
 
-    /// Closed when the answer to `sign_of_life` comes.
-    pub(super) async fn probe<E>(self: Arc<Self>, sign_of_life: impl Future<Output = Result<(), E>>) {
-        if sign_of_life.await.is_ok() {
-            self.answered();
-        }
+    /// Closed when the answer to `sign_of_life` comes. True: by this one.
+    pub(super) async fn probe<T, E>(&self, sign_of_life: impl Future<Output = Result<T, E>>) -> bool {
+        sign_of_life.await.is_ok() && self.answered()
     }
 }
 
@@ -82,13 +80,13 @@ mod tests {
     fn it_opens_after_three_silent_calls_in_a_row_and_lets_one_caller_probe() {
         let circuit = Circuit::default();
         assert!(!circuit.was_silent(at(0)) && !circuit.was_silent(at(0)));
-        circuit.answered();
+        assert!(!circuit.answered(), "it was not open");
         assert!(!circuit.was_silent(at(0)) && !circuit.was_silent(at(0)));
         assert_eq!(circuit.way(at(0)), Way::Closed);
         assert!(circuit.was_silent(at(0)));
         assert_eq!(circuit.way(at(99)), Way::Open);
         assert_eq!((circuit.way(at(100)), circuit.way(at(100))), (Way::Probe, Way::Open));
-        circuit.answered();
+        assert!(circuit.answered() && !circuit.answered(), "it closes once");
         assert_eq!(circuit.way(at(101)), Way::Closed);
     }
 }

@@ -8,9 +8,10 @@ use lockkeeper_core::{Error, ErrorKind};
 use super::checker::Checker;
 use super::limiter::Limiter;
 use super::plan::Plan;
-use super::verdict::Verdict;
+use super::verdict::{Verdict, Verdicts};
 use crate::keeper::Keeper;
 use crate::telemetry::LimitClass;
+use crate::telemetry::events::limit_refund_failed;
 
 /// Several limiters as one: a call passes all of them or is charged by none. Made by [`Keeper::joint`].
 ///
@@ -26,7 +27,7 @@ enum Way {
     /// In one step of one server.
     AtOnce(Arc<Checker>),
     /// One after another, giving back what the earlier ones took.
-    InSequence,
+    InSequence(Arc<Plan>),
 }
 
 const OPERATION: &str = "joint";
@@ -75,7 +76,9 @@ impl Keeper {
     /// # Errors
     /// No limiter, or more than eight limits together; a limiter of another keeper.
     pub fn joint_in_sequence(&self, limiters: impl IntoIterator<Item = Limiter>) -> Result<Joint, Error> {
-        Ok(Joint { limiters: self.checked(limiters)?, way: Way::InSequence })
+        let limiters = self.checked(limiters)?;
+        let plan = Plan::joined(limiters.iter().map(|limiter| &limiter.checker.plan));
+        Ok(Joint { limiters, way: Way::InSequence(Arc::new(plan)) })
     }
 
     fn checked(&self, limiters: impl IntoIterator<Item = Limiter>) -> Result<Vec<Limiter>, Error> {
@@ -95,6 +98,11 @@ impl Keeper {
 }
 
 impl Joint {
+    /// Its limiters, in the order of the subjects.
+    pub fn limiters(&self) -> &[Limiter] {
+        &self.limiters
+    }
+
     /// Takes `cost` from each limiter for its subject, or nothing. The verdict has each limit's state, in the order of the
     /// limiters; asked in sequence and refused, those up to the one that refused.
     ///
@@ -120,30 +128,32 @@ impl Joint {
         match &self.way {
             Way::AtOnce(checker) => match checker.prepared(&subjects, Ask::whole(cost))? {
                 Ok(keys) => checker.check(&keys, Ask::whole(cost)).await,
-                Err(verdict) => Ok(verdict),
+                Err(verdict) => Ok(checker.constant(verdict)),
             },
-            Way::InSequence => self.in_sequence(&subjects, cost).await,
+            Way::InSequence(plan) => self.in_sequence(plan, &subjects, cost).await,
         }
     }
 
-    async fn in_sequence(&self, subjects: &[Subject], cost: u64) -> Result<Verdict, Error> {
-        let mut last = None;
+    async fn in_sequence(&self, plan: &Arc<Plan>, subjects: &[Subject], cost: u64) -> Result<Verdict, Error> {
+        let mut before = Verdicts::of(plan);
         for (at, (limiter, subject)) in self.limiters.iter().zip(subjects).enumerate() {
             let verdict = limiter.check_cost(subject, cost).await;
             if !verdict.as_ref().is_ok_and(Verdict::is_allowed) {
                 self.give_back(&subjects[..at], cost).await;
-                return verdict;
             }
-            last = Some(verdict);
+            before = before.and(verdict?);
+            if !before.is_allowed() {
+                break;
+            }
         }
-        last.unwrap_or_else(|| Err(Error::bad_argument(OPERATION, "no limiter is given")))
+        Ok(before.into_verdict())
     }
 
     /// As far as it goes: what cannot be given back stays charged.
     async fn give_back(&self, subjects: &[Subject], cost: u64) {
         for (limiter, subject) in self.limiters.iter().zip(subjects) {
             if let Err(error) = limiter.refund(subject, cost).await {
-                tracing::debug!(target: crate::telemetry::TARGET, %error, "limit_refund_failed");
+                limit_refund_failed(limiter.name(), cost, &error);
             }
         }
     }

@@ -138,7 +138,7 @@ impl LeasedLimiter {
             return Ok(verdict);
         }
         match self.limiter.prepared(&subject, Ask::whole(cost))? {
-            Err(verdict) => Ok(verdict),
+            Err(verdict) => Ok(self.limiter.checker.constant(verdict)),
             Ok(keys) => match self.purse(subject, keys.clone()) {
                 Some(purse) => purse.check(cost).await,
                 None => self.limiter.checker.check(&keys, Ask::whole(cost)).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, IntoLimits, IntoSubject, Limit, Subject};
-use lockkeeper_core::{Error, ErrorKind, Keys};
+use lockkeeper_core::{Error, ErrorKind, Key, Keys};
 
 use super::away::WhenAway;
 use super::checker::{Checker, Terms};
@@ -62,7 +62,7 @@ impl Keeper {
         if matches!(self.inner.backend, Backend::Other(_)) {
             return Err(Error::new(ErrorKind::Unsupported, "limiter", "this store has locks only"));
         }
-        let plan = Plan::new(&self.inner.limit_prefix, &Arc::from(name), &limits);
+        let plan = Plan::new(&self.inner.limit_prefix, &Arc::from(name), &limits)?;
         Ok(Limiter::new(self.inner.clone(), Arc::new(plan), class))
     }
 }
@@ -124,6 +124,19 @@ impl Limiter {
         self.checker.plan.parts.iter().map(|part| part.limit)
     }
 
+    /// The subject's keys on the server, one for each of [`limits`](Self::limits): for people, and for looking at them by
+    /// other means. What they hold may change with the version of this crate.
+    ///
+    /// # Errors
+    /// The subject is not valid.
+    pub fn keys(&self, subject: impl IntoSubject) -> Result<Vec<Key>, Error> {
+        let plan = &self.checker.plan;
+        if plan.parts.is_empty() {
+            return Ok(vec![]);
+        }
+        Ok(plan.keys(&[subject.into_subject()?])?.as_slice().to_vec())
+    }
+
     /// Takes one.
     ///
     /// # Redis
@@ -172,7 +185,7 @@ impl Limiter {
     async fn ask(&self, subject: impl IntoSubject, ask: Ask) -> Result<Verdict, Error> {
         match self.prepared(subject, ask)? {
             Ok(keys) => self.checker.check(&keys, ask).await,
-            Err(verdict) => Ok(verdict),
+            Err(verdict) => Ok(self.checker.constant(verdict)),
         }
     }
 
@@ -206,7 +219,7 @@ impl Limiter {
         let ask = Ask::whole(cost);
         let keys = match self.prepared(subject, ask)? {
             Ok(keys) => keys,
-            Err(verdict) => return Ok(verdict),
+            Err(verdict) => return Ok(self.checker.constant(verdict)),
         };
         let checker = &self.checker;
         checker.lines.wait(&keys, limit, &*checker.inner.clock, || checker.check(&keys, ask)).await

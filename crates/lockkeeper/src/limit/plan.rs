@@ -32,7 +32,10 @@ pub(super) struct Part {
 
 impl Plan {
     /// One limiter's.
-    pub(super) fn new(prefix: &Prefix, name: &Arc<str>, limits: &[Limit]) -> Self {
+    ///
+    /// # Errors
+    /// The digests of two limits happen to be the same.
+    pub(super) fn new(prefix: &Prefix, name: &Arc<str>, limits: &[Limit]) -> Result<Self, Error> {
         let counting = || limits.iter().filter_map(|limit| limit.quota().map(|quota| (*limit, quota)));
         let is_tagged = counting().count() > 1 && !has_tag(prefix.as_bytes());
         let parts = counting().map(|(limit, quota)| Part {
@@ -42,12 +45,23 @@ impl Plan {
             base: [name.as_bytes(), b":", &quota.tag(), b":"].concat().into(),
             is_tagged,
         });
-        Self {
+        let parts: Vec<Part> = parts.collect();
+        let twice = parts.iter().enumerate().find_map(|(at, part)| {
+            parts[..at].iter().find(|other| other.base == part.base).map(|other| (other, part))
+        });
+        if let Some((one, other)) = twice {
+            let detail = format!(
+                "`{}` and `{}` would share a key by chance; change one of the numbers a little",
+                one.limit, other.limit
+            );
+            return Err(Error::bad_argument("limiter", detail).with_key(name));
+        }
+        Ok(Self {
             prefix: prefix.clone(),
-            parts: parts.collect(),
+            parts,
             quotas: counting().map(|(_, quota)| quota).collect(),
             passes_nothing: limits.contains(&Limit::Nothing),
-        }
+        })
     }
 
     /// Several limiters' as one; the i-th counts the i-th subject.

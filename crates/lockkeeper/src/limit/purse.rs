@@ -15,6 +15,8 @@ use super::leased::LeaseTerms;
 use super::pot::Pot;
 use super::verdict::{Source, Verdict};
 use crate::clock::sleep_until;
+use crate::telemetry::Decided;
+use crate::telemetry::events::limit_refund_failed;
 
 /// What the first chunk has; then it follows the use.
 const FIRST_CHUNK: u64 = 16;
@@ -115,17 +117,18 @@ impl Purse {
         if let Some(verdict) = self.spend(cost) {
             return Ok(verdict);
         }
+        let (ask, sent) = (Ask::whole(cost), self.now());
         match self.take_chunk(cost).await {
             // There was less than was wanted: only the store knows when there is more.
             Ok(()) => match self.spend(cost) {
                 Some(verdict) => Ok(verdict),
-                None => checker.check(&self.keys, Ask::whole(cost)).await,
+                None => checker.check(&self.keys, ask).await,
             },
-            Err(Refused::Verdict(verdict)) => {
-                checker.class.decided(&verdict, Duration::ZERO);
-                Ok(*verdict)
+            Err(Refused::Verdict(verdict)) => checker.counted(&self.keys, ask, sent, Ok(*verdict)),
+            Err(Refused::Error(error)) => {
+                let result = checker.without_store(&self.keys, ask, error);
+                checker.counted(&self.keys, ask, sent, result)
             }
-            Err(Refused::Error(error)) => checker.without_store(&self.keys, Ask::whole(cost), error),
         }
     }
 
@@ -227,7 +230,7 @@ impl Purse {
             return;
         }
         if let Err(error) = self.checker.refund(&self.keys, rest).await {
-            tracing::debug!(target: crate::telemetry::TARGET, %error, tokens = rest, "limit_refund_failed");
+            limit_refund_failed(self.checker.class.name(), rest, &error);
         }
     }
 
@@ -240,7 +243,7 @@ impl Purse {
     }
 
     fn count_spent(&self) {
-        self.checker.class.spent(self.pot.spent());
+        self.checker.class.decided_many(Decided::Allowed, Source::Leased, self.pot.spent());
     }
 }
 

@@ -40,7 +40,7 @@ impl Shares {
     }
 
     fn has_room_for(&self, keys: &Keys) -> bool {
-        self.store.limits_len() < MAX_SUBJECTS || self.store.has_limit(keys.at(0))
+        self.store.has_limit(keys.at(0)) || self.store.limits_len() < MAX_SUBJECTS
     }
 }
 

@@ -173,3 +173,48 @@ impl Detail {
         self.standings.iter().map(|standing| standing.remaining).min().unwrap_or(u64::MAX)
     }
 }
+
+/// The verdicts of limiters that are asked in turn, put together as one.
+pub(super) struct Verdicts {
+    plan: Arc<Plan>,
+    standings: Standings,
+    source: Option<Source>,
+    outcome: Outcome,
+}
+
+impl Verdicts {
+    /// None so far.
+    pub(super) fn of(plan: &Arc<Plan>) -> Self {
+        let outcome = Outcome::Allowed { granted: u64::MAX };
+        Self { plan: plan.clone(), standings: Standings::new(), source: None, outcome }
+    }
+
+    /// And the next limiter's.
+    pub(super) fn and(mut self, next: Verdict) -> Self {
+        let before = self.standings.len();
+        self.outcome = match next {
+            Verdict::Allowed { granted, .. } => match self.outcome {
+                Outcome::Allowed { granted: most } => Outcome::Allowed { granted: granted.min(most) },
+                refused => refused,
+            },
+            Verdict::Denied { by, .. } => Outcome::Denied { by: before + by },
+            Verdict::Never { by, .. } => Outcome::Never { by: before + by },
+        };
+        let detail = next.detail();
+        self.standings.extend(detail.standings.iter().copied());
+        // What was not decided by the store is said of all.
+        if self.source.is_none_or(|source| !source.is_degraded()) {
+            self.source = Some(detail.source);
+        }
+        self
+    }
+
+    pub(super) fn is_allowed(&self) -> bool {
+        matches!(self.outcome, Outcome::Allowed { .. })
+    }
+
+    pub(super) fn into_verdict(self) -> Verdict {
+        let checked = Checked { outcome: self.outcome, standings: self.standings };
+        Verdict::new(&self.plan, checked, self.source.unwrap_or(Source::Constant))
+    }
+}

@@ -7,13 +7,15 @@ use lockkeeper_core::lock::{
     Acquire, AcquireReply, Busy as Occupied, Fence, FenceRequest, Lease, MAX_FENCE_BLOCK, OwnerToken, Waiter,
     Watch, WatchOutcome,
 };
-use lockkeeper_core::{Answer, Error, ErrorKind, Timestamp, Uptime};
+use lockkeeper_core::{Answer, Error, ErrorKind, Timestamp};
 use lockkeeper_redis::Lane;
 
 use super::builder::Lock;
-use super::give_back::{Doubt, GiveBack};
+use super::claim::{Claim, Claimed};
+use super::give_back::Kind;
 use super::outcome::Busy;
 use super::tenure::{Grant, Tenure};
+use crate::keeper::Inner;
 
 /// So many fences are reserved at least for those who stand in line.
 const SMALLEST_BLOCK: u32 = 32;
@@ -24,10 +26,7 @@ pub(super) enum Tried {
     Busy(Busy),
 }
 
-/// Tries once with a fresh token.
-///
-/// Invariants 5 and 8: whatever may have been taken and is not held is given back in the background, and its token
-/// is never used again.
+/// Tries once, with a fresh token unless the caller has one; see [`Claim`].
 pub(super) async fn once(lock: &Lock, lease: Lease, within: Duration) -> Result<Tried, Error> {
     // One fence: whoever waits behind it has reserved more by then, or does so by the first swap.
     let try_ = Try::new(lock, lease, 1, within)?;
@@ -62,24 +61,24 @@ pub(super) fn block_for(waiting: u32) -> u32 {
     waiting.saturating_mul(2).clamp(SMALLEST_BLOCK, MAX_FENCE_BLOCK)
 }
 
-/// A token that the server may hold and nobody owns yet. Dropped while armed, it is given back.
+/// A try that was made, but not answered yet.
 pub(super) struct Try<'a> {
     lock: &'a Lock,
-    pub(super) token: OwnerToken,
+    claim: Claim<'a>,
     lease: Lease,
     block: u32,
-    within: Duration,
-    sent: Uptime,
-    not_after: Option<Timestamp>,
-    armed: bool,
 }
 
 impl<'a> Try<'a> {
     pub(super) fn new(lock: &'a Lock, lease: Lease, block: u32, within: Duration) -> Result<Self, Error> {
-        let (token, sent) = (token(lock)?, lock.inner.clock.uptime());
+        let claim = Claim::new(&lock.inner, &lock.keys, token(lock)?, Kind::Lock, lease, within);
         // A repeat with a token of the caller's own must find the block that it was granted; and it serves one holder.
         let block = if lock.token.is_some() { 1 } else { block.clamp(1, MAX_FENCE_BLOCK) };
-        Ok(Self { lock, token, lease, block, within, sent, not_after: None, armed: true })
+        Ok(Self { lock, claim, lease, block })
+    }
+
+    pub(super) fn token(&self) -> &OwnerToken {
+        &self.claim.token
     }
 
     pub(super) fn fences(&self) -> FenceRequest {
@@ -87,7 +86,7 @@ impl<'a> Try<'a> {
     }
 
     fn decision(&self) -> Acquire {
-        let (token, lease) = (self.token.clone(), self.lease);
+        let (token, lease) = (self.claim.token.clone(), self.lease);
         Acquire { token, lease, fences: self.fences(), not_after: Timestamp::MAX }
     }
 
@@ -101,16 +100,7 @@ impl<'a> Try<'a> {
 
     /// Notes how long the request may still take effect.
     pub(super) fn note<R>(&mut self, answer: Result<Answer<R>, Error>) -> Result<Answer<R>, Error> {
-        match &answer {
-            // An earlier copy of the request may still be on its way; it takes nothing after this.
-            Ok(answer) => self.not_after = (answer.sent > 1).then(|| answer.at.after(self.within)),
-            Err(error) => match error.kind() {
-                ErrorKind::OutcomeUnknown { not_after } => self.not_after = not_after,
-                _ if error.may_have_been_applied() => {}
-                _ => self.armed = false,
-            },
-        }
-        answer
+        self.claim.note(answer)
     }
 
     fn busy(self, busy: Occupied) -> Result<Tried, Error> {
@@ -119,55 +109,39 @@ impl<'a> Try<'a> {
         Ok(Tried::Busy(Busy { key, holder: busy.holder, remaining: busy.remaining }))
     }
 
-    pub(super) fn taken(mut self, fence: Fence) -> Result<Arc<Tenure>, Error> {
-        let (inner, sent) = (&self.lock.inner, self.sent);
-        inner.saw_fence(fence);
-        if inner.clock.uptime() >= self.lease.deadline(sent) {
-            return Err(Error::new(ErrorKind::Lost, "acquire", "the lease ended before the answer came")
-                .with_key(&self.lock.keys));
-        }
-        self.armed = false;
-        let grant = Grant { fence, block: self.block, sent, in_doubt_until: self.not_after };
-        Ok(Tenure::new(self.lock, self.token.clone(), self.lease, grant))
+    pub(super) fn taken(self, fence: Fence) -> Result<Arc<Tenure>, Error> {
+        self.lock.inner.saw_fence(fence);
+        let Claimed { token, sent, in_doubt_until } = self.claim.granted()?;
+        let grant = Grant { fence, block: self.block, sent, in_doubt_until };
+        Ok(Tenure::new(self.lock, token, self.lease, grant))
     }
 
     /// It was answered and took nothing, unless an earlier copy is still in doubt. A token of the caller's own that is
     /// being compensated cannot be tried again.
-    pub(super) fn settle(mut self) -> Result<(), Error> {
-        self.armed = self.not_after.is_some();
-        if self.armed && self.lock.token.is_some() {
-            let kind = ErrorKind::OutcomeUnknown { not_after: self.not_after };
-            let detail = "not taken, but an earlier copy of the request is in doubt";
-            return Err(Error::new(kind, "acquire", detail).with_key(&self.lock.keys));
+    pub(super) fn settle(self) -> Result<(), Error> {
+        match self.claim.refused() {
+            not_after @ Some(_) if self.lock.token.is_some() => {
+                let detail = "not taken, but an earlier copy of the request is in doubt";
+                Err(Error::new(ErrorKind::OutcomeUnknown { not_after }, "acquire", detail)
+                    .with_key(&self.lock.keys))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
 fn token(lock: &Lock) -> Result<OwnerToken, Error> {
-    if let Some(token) = &lock.token {
-        return Ok(token.clone());
+    match &lock.token {
+        Some(token) => Ok(token.clone()),
+        None => fresh_token(&lock.inner, lock.label.as_deref()),
     }
+}
+
+/// A token that nobody has had before.
+pub(super) fn fresh_token(inner: &Inner, label: Option<&str>) -> Result<OwnerToken, Error> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|error| {
         Error::new(ErrorKind::Unsupported, "acquire", format!("no random numbers: {error}"))
     })?;
-    let identity = lock.inner.identity.labelled_or_as_is(lock.label.as_deref());
-    Ok(OwnerToken::generate(random, &identity, lock.inner.clock.wall()))
-}
-
-impl Drop for Try<'_> {
-    fn drop(&mut self) {
-        if !self.armed {
-            return;
-        }
-        let inner = &self.lock.inner;
-        // A future that was dropped: the store stamped no later than what was left of the limit from now on.
-        let not_after =
-            self.not_after.or_else(|| inner.backend.server_now().map(|now| now.after(self.within)));
-        let doubt = not_after.map_or(Doubt::For(self.within), Doubt::Until);
-        let give_up =
-            inner.clock.uptime().after(self.within).after(self.within).after(self.lease.as_duration());
-        inner.give_back(GiveBack::new(self.lock.keys.clone(), self.token.clone(), doubt, give_up));
-    }
+    Ok(OwnerToken::generate(random, &inner.identity.labelled_or_as_is(label), inner.clock.wall()))
 }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::lock::{OwnerToken, Release, ReleaseReply};
+use lockkeeper_core::lock::permit::{ReleasePermit, ReleasePermitReply};
+use lockkeeper_core::lock::{OwnerToken, Release};
 use lockkeeper_core::{Clock, Error, Keys, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
 use super::outcome::Released;
+use super::permits::Line;
 use crate::backend::Backend;
 use crate::clock::sleep_until;
 use crate::telemetry::{Class, Reason};
@@ -26,10 +28,19 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct GiveBack {
     keys: Keys,
     token: OwnerToken,
+    kind: Kind,
     doubt: Doubt,
     give_up: Uptime,
     /// Who had it and dropped it unreleased: its release has not been counted.
     dropped: Option<Dropped>,
+}
+
+/// What a token stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Lock,
+    /// One of so many; who waits for one is told.
+    Permit(Arc<Line>),
 }
 
 /// A holder that went away without a release.
@@ -65,7 +76,13 @@ impl Doubt {
 
 impl GiveBack {
     pub(crate) fn new(keys: Keys, token: OwnerToken, doubt: Doubt, give_up: Uptime) -> Self {
-        Self { keys, token, doubt, give_up, dropped: None }
+        Self { keys, token, kind: Kind::Lock, doubt, give_up, dropped: None }
+    }
+
+    /// The same for a token of another kind.
+    pub(super) fn of(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
     }
 
     /// Counts the release when it is answered.
@@ -93,7 +110,7 @@ impl GiveBack {
                 }
             };
             if now.after(next) > self.give_up {
-                tracing::warn!(key = %self.keys, "a lock was left to its lease: it could not be given back");
+                tracing::warn!(key = %self.keys, "it was left to its lease: it could not be given back");
                 self.count(Reason::OutcomeUnknown);
                 return;
             }
@@ -102,12 +119,23 @@ impl GiveBack {
     }
 
     async fn release_once(&mut self, backend: &Backend, within: Duration) -> Result<Timestamp, Error> {
-        let answer =
-            backend.apply(Lane::Renewal, &self.keys, Release { token: self.token.clone() }, within).await?;
-        if let ReleaseReply::HeldByAnother(_, holder) = &answer.reply {
+        let (keys, token) = (&self.keys, self.token.clone());
+        let (at, released) = match &self.kind {
+            Kind::Lock => {
+                let answer = backend.apply(Lane::Renewal, keys, Release { token }, within).await?;
+                (answer.at, answer.reply.into())
+            }
+            Kind::Permit(line) => {
+                let answer = backend.apply(Lane::Renewal, keys, ReleasePermit { token }, within).await?;
+                if answer.reply == ReleasePermitReply::Released {
+                    line.freed();
+                }
+                (answer.at, answer.reply.into())
+            }
+        };
+        if let Released::HeldByAnother(holder) = &released {
             tracing::debug!(key = %self.keys, %holder, "given back: held by another");
         }
-        let (at, released) = (answer.at, Released::from(answer.reply));
         self.count(Reason::from(&released));
         Ok(at)
     }

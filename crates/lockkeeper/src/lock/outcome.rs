@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use lockkeeper_core::lock::permit::ReleasePermitReply;
 use lockkeeper_core::lock::{Fence, Holder, ReleaseReply};
 use lockkeeper_core::{Error, ErrorKind, Key};
 
@@ -83,6 +84,15 @@ impl From<ReleaseReply> for Released {
             ReleaseReply::Released => Self::Released,
             ReleaseReply::Expired(_) => Self::Expired,
             ReleaseReply::HeldByAnother(_, holder) => Self::HeldByAnother(holder),
+        }
+    }
+}
+
+impl From<ReleasePermitReply> for Released {
+    fn from(reply: ReleasePermitReply) -> Self {
+        match reply {
+            ReleasePermitReply::Released => Self::Released,
+            ReleasePermitReply::Expired => Self::Expired,
         }
     }
 }

@@ -81,7 +81,7 @@ enum Exchanged {
 async fn exchange(lock: &Lock, lease: Lease, from: OwnerToken, block: u32) -> Result<Exchanged, Error> {
     let within = lock.inner.response_timeout;
     let mut try_ = Try::new(lock, lease, block, within)?;
-    let (to, fences) = (try_.token.clone(), try_.fences());
+    let (to, fences) = (try_.token().clone(), try_.fences());
     let decision = Swap { from, to, lease, fences, not_after: Timestamp::MAX };
     let answer = lock.inner.backend.apply(Lane::Command, &lock.keys, decision, within).await;
     match try_.note(answer)?.reply {

@@ -14,6 +14,7 @@ use super::give_back::{Doubt, Dropped, GiveBack};
 use super::held::Held;
 use super::outcome::LossReason;
 use super::queue::{PassedOn, Queue};
+use super::tended::Tended;
 use crate::background::Slot;
 use crate::keeper::Inner;
 
@@ -320,7 +321,7 @@ impl Tenure {
         if let Some(earlier) = slot.take() {
             self.inner.background.unschedule(earlier);
         }
-        *slot = self.inner.background.schedule(due, Arc::downgrade(self));
+        *slot = self.inner.background.schedule(due, Tended::Lock(Arc::downgrade(self)));
         let is_closed = slot.is_none();
         drop(slot);
         if is_closed {

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lockkeeper_core::lock::{Renew, RenewReply};
+use lockkeeper_core::lock::{Lease, Renew, RenewReply};
 use lockkeeper_core::{Error, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
 use super::held::Held;
 use super::outcome::LossReason;
 use super::tenure::Tenure;
+use crate::keeper::Inner;
 use crate::telemetry::{Reason, events};
 
 /// The shortest and the longest pause before a failed renewal is tried again.
@@ -51,7 +52,7 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
 
 /// The renewal owns no part of the lock: a guard that is dropped meanwhile releases at once.
 fn renewal(tenure: &Arc<Tenure>, sent: Uptime) -> BoxFuture<'static, ()> {
-    let within = tenure.inner.response_timeout.min(tenure.lease.as_duration() / 4);
+    let within = renewal_limit(&tenure.inner, tenure.lease);
     let decision = Renew { token: tenure.token.clone(), lease: tenure.lease, not_after: Timestamp::MAX };
     let (backend, keys, tenure) = (tenure.inner.backend.clone(), tenure.keys.clone(), Arc::downgrade(tenure));
     Box::pin(async move {
@@ -99,7 +100,16 @@ fn retry(tenure: &Arc<Tenure>, error: &Error) {
         held.class.renewal_failed(Reason::from(error));
         events::renew_failed(held.of(), error, is_first);
     });
-    let pause = (tenure.lease.as_duration() / 20).clamp(RETRY.0, RETRY.1);
-    let due = tenure.inner.clock.uptime().after(pause.mul_f64(rand::random_range(0.5..1.0)));
+    let due = tenure.inner.clock.uptime().after(retry_pause(tenure.lease));
     tenure.tend_at(due.min(tenure.deadline()));
+}
+
+/// How long one renewal may take, so that there is time for another.
+pub(super) fn renewal_limit(inner: &Inner, lease: Lease) -> Duration {
+    inner.response_timeout.min(lease.as_duration() / 4)
+}
+
+/// The pause before a failed renewal is tried again; with jitter.
+pub(super) fn retry_pause(lease: Lease) -> Duration {
+    (lease.as_duration() / 20).clamp(RETRY.0, RETRY.1).mul_f64(rand::random_range(0.5..1.0))
 }

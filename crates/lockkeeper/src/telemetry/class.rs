@@ -1,8 +1,7 @@
 //! Lock classes, and what is counted for them.
 //!
 //! A label is a declared class, never a key, and classes are bounded: so is the number of time series. All label sets
-//! of a class are made once, so that an emission allocates nothing; the recorder is asked for at each emission, so that
-//! one that is installed later is honoured.
+//! of a class are made once, so that an emission allocates nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,20 +9,18 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use lockkeeper_core::Error;
-use lockkeeper_core::key::Escaped;
-use metrics::{Key, Label, Level, Metadata, with_recorder};
+use metrics::Key;
 use parking_lot::Mutex;
 
+use super::emit::{check_name, count, key, observe, shift, show_counter, show_gauge};
 use super::reason::Reason;
 use super::table::{self, Metric};
 use crate::lock::LossReason;
 
 /// The most lock classes of one process, `default` included: each adds its own time series.
 pub const MAX_CLASSES: usize = 256;
-pub(super) const MAX_CLASS_BYTES: usize = 64;
 const DEFAULT_CLASS: &str = "default";
 
-static METADATA: Metadata<'static> = Metadata::new(table::TARGET, Level::INFO, None);
 static CLASSES: Mutex<Classes> = Mutex::new(Classes::new());
 static DEFAULT: LazyLock<Class> = LazyLock::new(|| CLASSES.lock().keep(DEFAULT_CLASS));
 static WAITING_FALLBACK: Key = Key::from_static_name(table::WAITING_FALLBACK.name);
@@ -176,26 +173,6 @@ pub(super) fn begin_all() {
     declared.into_iter().for_each(Class::begin);
 }
 
-fn show_counter(key: &Key) {
-    with_recorder(|recorder| _ = recorder.register_counter(key, &METADATA));
-}
-
-fn show_gauge(key: &Key) {
-    with_recorder(|recorder| _ = recorder.register_gauge(key, &METADATA));
-}
-
-fn count(key: &Key) {
-    with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
-}
-
-fn observe(key: &Key, time: Duration) {
-    with_recorder(|recorder| recorder.register_histogram(key, &METADATA).record(time.as_secs_f64()));
-}
-
-fn shift(key: &Key, change: i32) {
-    with_recorder(|recorder| recorder.register_gauge(key, &METADATA).increment(f64::from(change)));
-}
-
 /// The classes of a process. What is in here stays: bounded by [`MAX_CLASSES`].
 pub(super) struct Classes(BTreeMap<&'static str, Class>);
 
@@ -208,7 +185,7 @@ impl Classes {
         if let Some(class) = self.0.get(name) {
             return Ok(*class);
         }
-        check_name(name)?;
+        check_name("lock class", "class", name)?;
         // One place is kept for `default`, which may be made last.
         let others = self.0.keys().filter(|known| **known != DEFAULT_CLASS).count();
         if name != DEFAULT_CLASS && others + 1 >= MAX_CLASSES {
@@ -235,16 +212,6 @@ impl Classes {
         self.0.insert(name, class);
         class
     }
-}
-
-fn check_name(name: &str) -> Result<(), Error> {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    if (1..=MAX_CLASS_BYTES).contains(&name.len()) && name.bytes().all(is_plain) {
-        return Ok(());
-    }
-    let shown = Escaped(name.as_bytes());
-    let detail = format!("`{shown}` is no class: 1 to {MAX_CLASS_BYTES} of a-z, 0-9 and _");
-    Err(Error::bad_argument("lock class", detail))
 }
 
 impl Prepared {
@@ -275,12 +242,4 @@ impl ByReason {
     fn of(&self, reason: Reason) -> &Key {
         &self.0[reason as usize]
     }
-}
-
-/// The labels of `metric` with these values, in its order. Leaked: a class stays for good.
-fn key<const N: usize>(metric: Metric, values: [&'static str; N]) -> Key {
-    debug_assert_eq!(metric.labels.len(), N, "{}", metric.name);
-    let labels = metric.labels.iter().zip(values);
-    let labels: Vec<Label> = labels.map(|(label, value)| Label::from_static_parts(label, value)).collect();
-    Key::from_static_labels(metric.name, labels.leak())
 }

@@ -2,14 +2,16 @@
 //!
 //! `client_id` is the holder part of the token, never the secret. Every key of several is named.
 
+use std::fmt;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{Fence, KeeperName, OwnerToken};
 use lockkeeper_core::{Error, Keys};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::reason::Reason;
-use super::table::{self, TARGET};
+use super::table::{self, LIMIT_TARGET, TARGET};
+use crate::limit::Source;
 use crate::lock::{Busy, LossReason};
 
 /// Whose event it is: one acquisition.
@@ -128,7 +130,61 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The limiters stop asking the store.
-pub(crate) fn limit_circuit_opened(error: &Error) {
-    tracing::warn!(target: TARGET, %error, "limit_circuit_opened");
+/// The key is shown at this level only: it names who was refused.
+pub(crate) fn limit_denied(
+    limit: &str,
+    keys: &Keys,
+    cost: u64,
+    retry_after: Option<Duration>,
+    source: Source,
+) {
+    debug!(
+        target: LIMIT_TARGET,
+        message = table::LIMIT_DENIED.name,
+        limit,
+        limit_key = %keys,
+        cost,
+        retry_after_ms = retry_after.map(millis_up),
+        source = super::limit::word(source),
+    );
+}
+
+pub(crate) fn limit_refund_failed(limit: &str, cost: u64, error: &Error) {
+    let message = table::LIMIT_REFUND_FAILED.name;
+    debug!(target: LIMIT_TARGET, message, limit, cost, error = %WithoutKey(error));
+}
+
+pub(super) fn limit_degraded(limit: &str, error: &Error) {
+    let (message, reason) = (table::LIMIT_DEGRADED.name, Reason::from(error).word());
+    warn!(target: LIMIT_TARGET, message, limit, error = %WithoutKey(error), reason);
+}
+
+pub(super) fn limit_repaired(limit: &str, repaired: usize) {
+    let message = table::LIMIT_REPAIRED.name;
+    warn!(target: LIMIT_TARGET, message, limit, repaired);
+}
+
+pub(super) fn limit_circuit_opened(server: &str, error: &Error) {
+    let (message, reason) = (table::LIMIT_CIRCUIT_OPENED.name, Reason::from(error).word());
+    warn!(target: LIMIT_TARGET, message, server, error = %WithoutKey(error), reason);
+}
+
+pub(super) fn limit_circuit_closed(server: &str) {
+    info!(target: LIMIT_TARGET, message = table::LIMIT_CIRCUIT_CLOSED.name, server);
+}
+
+/// A limit's key names a subject, who is nobody's business above debug.
+struct WithoutKey<'a>(&'a Error);
+
+impl fmt::Display for WithoutKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(error) = self;
+        write!(f, "{}: {}", error.operation(), error.kind())?;
+        if error.detail().is_empty() { Ok(()) } else { write!(f, ": {}", error.detail()) }
+    }
+}
+
+/// Rounded up: nobody is to come back too early.
+fn millis_up(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -5,16 +5,19 @@
 //! [guide](crate::guide::telemetry) explains each name.
 
 mod class;
+mod emit;
 pub(crate) mod events;
 mod limit;
 mod reason;
+mod seldom;
 mod table;
 
 pub use class::{Class, MAX_CLASSES};
 pub(crate) use class::{Way, waiting_fell_back};
-pub(crate) use limit::LimitClass;
+pub use limit::MAX_LIMITERS;
+pub(crate) use limit::{Decided, LimitClass, circuit_closed, circuit_opened};
 pub(crate) use reason::Reason;
-pub use table::{EVENTS, Event, METRICS, Metric, MetricKind, TARGET, Unit, describe};
+pub use table::{EVENTS, Event, LIMIT_TARGET, METRICS, Metric, MetricKind, TARGET, Unit, describe};
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,10 @@
 
 use metrics::{KeyName, SharedString};
 
-/// The target of all events.
+/// The target of all events of locks.
 pub const TARGET: &str = "lockkeeper::lock";
+/// The target of all events of limiters.
+pub const LIMIT_TARGET: &str = "lockkeeper::limit";
 
 /// A metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +17,7 @@ pub struct Metric {
     pub kind: MetricKind,
     /// What it counts in.
     pub unit: Unit,
-    /// Its labels. None of them is ever a key.
+    /// Its labels. None of them is ever a key or a subject.
     pub labels: &'static [&'static str],
     /// What it says.
     pub help: &'static str,
@@ -47,6 +49,8 @@ pub enum Unit {
 pub struct Event {
     /// Its name: the message of the event.
     pub name: &'static str,
+    /// Its target.
+    pub target: &'static str,
     /// Its level, in lower case.
     pub level: &'static str,
     /// Its fields. Time and trace come from the subscriber and the surrounding span.
@@ -108,7 +112,35 @@ pub(super) const WAITERS: Metric =
     gauge("redis_lock_waiters", "Callers of this process that wait for a lock.");
 pub(super) const HELD: Metric = gauge("redis_lock_held", "Locks held by this process.");
 
-/// Every metric of locks.
+pub(super) const LIMIT_DECISIONS: Metric = counter(
+    "redis_limit_decisions_total",
+    &["limit", "result", "source"],
+    "Decisions by result and by who decided.",
+);
+pub(super) const LIMIT_SECONDS: Metric = seconds(
+    "redis_limit_decision_duration_seconds",
+    &["limit", "source"],
+    "From the call to its answer, where it was not decided out of this process's memory.",
+);
+pub(super) const LIMIT_BATCH: Metric = Metric {
+    name: "redis_limit_batch_size",
+    kind: MetricKind::Histogram,
+    unit: Unit::Count,
+    labels: &["limit"],
+    help: "Checks that went to the store in one call.",
+};
+pub(super) const LIMIT_REPAIRS: Metric = counter(
+    "redis_limit_repairs_total",
+    &["limit"],
+    "Keys of limits that were found without an expiry and got one.",
+);
+pub(super) const LIMIT_CIRCUIT: Metric = counter(
+    "redis_limit_circuit_opened_total",
+    &[],
+    "How often the limiters of a keeper stopped asking a store that did not answer.",
+);
+
+/// Every metric.
 pub const METRICS: &[Metric] = &[
     ACQUIRE,
     ACQUIRE_SECONDS,
@@ -122,14 +154,23 @@ pub const METRICS: &[Metric] = &[
     HANDOVERS,
     DEGRADED,
     WAITING_FALLBACK,
+    LIMIT_DECISIONS,
+    LIMIT_SECONDS,
+    LIMIT_BATCH,
+    LIMIT_REPAIRS,
+    LIMIT_CIRCUIT,
 ];
 
 const fn debug(name: &'static str, fields: &'static [&'static str], help: &'static str) -> Event {
-    Event { name, level: "debug", fields, help }
+    Event { name, target: TARGET, level: "debug", fields, help }
 }
 
 const fn warn(name: &'static str, fields: &'static [&'static str], help: &'static str) -> Event {
-    Event { name, level: "warn", fields, help }
+    Event { name, target: TARGET, level: "warn", fields, help }
+}
+
+const fn of_limits(event: Event) -> Event {
+    Event { target: LIMIT_TARGET, ..event }
 }
 
 pub(super) const ACQUIRE_START: Event =
@@ -172,7 +213,37 @@ pub(super) const LOCK_DEGRADED: Event = warn(
     "The store is away, so the lock was taken inside this process only.",
 );
 
-/// Every event of locks.
+pub(super) const LIMIT_DENIED: Event = of_limits(debug(
+    "limit_denied",
+    &["limit", "limit_key", "cost", "retry_after_ms", "source"],
+    "A call was refused.",
+));
+pub(super) const LIMIT_REFUND_FAILED: Event = of_limits(debug(
+    "limit_refund_failed",
+    &["limit", "cost", "error"],
+    "What nobody needs any more could not be given back, and stays charged.",
+));
+pub(super) const LIMIT_DEGRADED: Event = of_limits(warn(
+    "limit_degraded",
+    &["limit", "error", "reason"],
+    "The store is away, so the limiter's policy decides; once per outage.",
+));
+pub(super) const LIMIT_REPAIRED: Event = of_limits(warn(
+    "limit_repaired",
+    &["limit", "repaired"],
+    "Keys of ours were found without an expiry and got one.",
+));
+pub(super) const LIMIT_CIRCUIT_OPENED: Event = of_limits(warn(
+    "limit_circuit_opened",
+    &["server", "error", "reason"],
+    "The store did not answer three times in a row: limiters stop asking it.",
+));
+pub(super) const LIMIT_CIRCUIT_CLOSED: Event = of_limits(Event {
+    level: "info",
+    ..debug("limit_circuit_closed", &["server"], "The store answers again: limiters ask it again.")
+});
+
+/// Every event.
 pub const EVENTS: &[Event] = &[
     ACQUIRE_START,
     ACQUIRE_SUCCESS,
@@ -183,6 +254,12 @@ pub const EVENTS: &[Event] = &[
     RELEASED,
     LATE_RELEASE,
     LOCK_DEGRADED,
+    LIMIT_DENIED,
+    LIMIT_REFUND_FAILED,
+    LIMIT_DEGRADED,
+    LIMIT_REPAIRED,
+    LIMIT_CIRCUIT_OPENED,
+    LIMIT_CIRCUIT_CLOSED,
 ];
 
 /// Tells the recorder what each metric means, and shows counters at zero (see the
@@ -190,6 +267,7 @@ pub const EVENTS: &[Event] = &[
 /// keeper was made.
 pub fn describe() {
     super::class::begin_all();
+    super::limit::begin_all();
     metrics::with_recorder(|recorder| {
         for metric in METRICS {
             let (name, help) = (KeyName::from_const_str(metric.name), SharedString::const_str(metric.help));
@@ -222,11 +300,13 @@ mod tests {
 
     /// What the page says in code marks and begins like a name of ours, and is no field.
     fn named_in_the_page() -> BTreeSet<&'static str> {
-        let is_name = |word: &&str| word.starts_with("redis_lock_") || word.starts_with("lock_");
+        let is_name = |word: &&str| {
+            ["redis_lock_", "redis_limit_", "lock_", "limit_"].iter().any(|start| word.starts_with(start))
+        };
         let code = PAGE.split('`').skip(1).step_by(2);
         code.map(|code| code.split('{').next().unwrap_or(code))
             .filter(is_name)
-            .filter(|word| *word != "lock_key")
+            .filter(|word| !["lock_key", "limit_key"].contains(word))
             .collect()
     }
 
@@ -248,6 +328,7 @@ mod tests {
         for event in EVENTS {
             let shown = format!("| `{}` | {} | {} |", event.name, event.level, event.fields.join(", "));
             assert!(PAGE.contains(&shown), "{shown}");
+            assert_eq!(event.target == LIMIT_TARGET, event.name.starts_with("limit_"), "{}", event.name);
         }
     }
 
@@ -255,7 +336,11 @@ mod tests {
     fn names_are_unique_and_of_the_kept_form() {
         let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), METRICS.len());
-        assert!(METRICS.iter().all(|metric| metric.name.starts_with("redis_lock_")));
+        let is_of_class = |metric: &Metric| metric.name.starts_with("redis_lock_");
+        let is_of_limit = |metric: &Metric| metric.name.starts_with("redis_limit_");
+        assert!(METRICS.iter().all(|metric| is_of_class(metric) || is_of_limit(metric)));
+        let mixed = |metric: &&Metric| is_of_class(metric) == metric.labels.contains(&"limit");
+        assert_eq!(METRICS.iter().filter(|metric| !metric.labels.is_empty()).find(mixed), None);
         let totals = METRICS.iter().filter(|metric| metric.name.ends_with("_total"));
         assert!(totals.clone().count() > 0);
         assert!(totals.into_iter().all(|metric| metric.kind == MetricKind::Counter));

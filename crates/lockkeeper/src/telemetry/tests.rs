@@ -5,16 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{Fence, Holder, Identity, OwnerToken};
-use lockkeeper_core::{Error, ErrorKind, Key, Keys, Prefix, Timestamp};
+use lockkeeper_core::{Error, ErrorKind, Key, Keys, Prefix, Timestamp, Uptime};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-use super::class::{Classes, MAX_CLASS_BYTES};
+use super::class::Classes;
+use super::emit::MAX_NAME_BYTES;
+use super::limit::{LimitClass, Limiters, word};
 use super::{
-    Class, EVENTS, MAX_CLASSES, METRICS, MetricKind, Reason, TARGET, Way, describe, events, waiting_fell_back,
+    Class, Decided, EVENTS, MAX_CLASSES, MAX_LIMITERS, METRICS, MetricKind, Reason, Way, circuit_closed,
+    circuit_opened, describe, events, waiting_fell_back,
 };
+use crate::Keeper;
+use crate::limit::{Source, Verdict, WhenAway};
 use crate::lock::{Busy, LossReason, Released};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -56,10 +61,30 @@ fn emit_everything(class: Class) {
     waiting_fell_back();
 }
 
-#[test]
-fn every_metric_is_emitted_with_the_labels_of_the_table() {
+/// An allowance by a memory store.
+async fn verdict() -> Verdict {
+    let keeper = Keeper::connect("memory://").await.unwrap();
+    keeper.limiter("verdicts", "5/s").unwrap().check("a").await.unwrap()
+}
+
+fn emit_everything_of_limits(class: LimitClass, verdict: &Verdict) {
+    class.decided(verdict, || SECOND);
+    class.decided_many(Decided::Denied, Source::Remembered, 7);
+    class.failed(SECOND);
+    class.answered(3);
+    class.repaired(2, Uptime::from_micros(1));
+    circuit_opened("redis://h", &Error::new(ErrorKind::Unreachable, "check", ""));
+    circuit_closed("redis://h");
+}
+
+#[tokio::test]
+async fn every_metric_is_emitted_with_the_labels_of_the_table() {
     let class = Class::named("order").unwrap();
-    let seen = emitted(|| emit_everything(class));
+    let (limit, verdict) = (LimitClass::named("order").unwrap(), verdict().await);
+    let seen = emitted(|| {
+        emit_everything(class);
+        emit_everything_of_limits(limit, &verdict);
+    });
     let names: BTreeSet<_> = seen.keys().map(|series| series.split('{').next().unwrap()).collect();
     assert_eq!(names, METRICS.iter().map(|metric| metric.name).collect());
     let count = |series: &str| match &seen[series] {
@@ -78,11 +103,143 @@ fn every_metric_is_emitted_with_the_labels_of_the_table() {
     assert_eq!(*took, DebugValue::Histogram(vec![1.0.into()]));
     let losses = seen.keys().filter(|series| series.starts_with("redis_lock_lost_total{class=order,"));
     assert_eq!(losses.map(|series| count(series)).sum::<u64>(), 1, "a wanted release is no loss");
+    assert_eq!(count("redis_limit_decisions_total{limit=order,result=allowed,source=store}"), 1);
+    assert_eq!(count("redis_limit_decisions_total{limit=order,result=denied,source=remembered}"), 7);
+    assert_eq!(count("redis_limit_decisions_total{limit=order,result=failed,source=none}"), 1);
+    assert_eq!(count("redis_limit_repairs_total{limit=order}"), 2);
+    assert_eq!(count("redis_limit_circuit_opened_total{}"), 1);
+    let one = |value: f64| DebugValue::Histogram(vec![value.into()]);
+    assert_eq!(seen["redis_limit_batch_size{limit=order}"], one(3.0));
+    for source in ["store", "none"] {
+        let series = format!("redis_limit_decision_duration_seconds{{limit=order,source={source}}}");
+        assert_eq!(seen[&series], one(1.0));
+    }
+    let timed = seen.keys().filter(|series| series.starts_with("redis_limit_decision_duration"));
+    assert_eq!(timed.count(), 2, "what memory decides has no duration");
+}
+
+#[test]
+fn each_source_stands_at_its_number_and_the_page_names_it() {
+    let page = include_str!("../guide/telemetry.md");
+    let (store, share) = (Source::Store, Source::Share);
+    let all = [store, Source::Remembered, Source::Leased, share, Source::Unchecked, Source::Constant];
+    for (at, source) in all.into_iter().enumerate() {
+        assert_eq!(source as usize, at);
+        assert_eq!(word(source), format!("{source:?}").to_lowercase());
+        assert!(page.contains(&format!("`{}`", word(source))), "{source:?}");
+    }
+}
+
+#[test]
+fn a_limiter_and_a_lock_class_of_one_name_have_nothing_in_common() {
+    let seen = emitted(|| _ = LimitClass::named("apart").unwrap());
+    assert!(!seen.keys().any(|series| series.contains("class=apart")), "{seen:?}");
+    let of_limit: Vec<_> = seen.iter().filter(|(series, _)| series.contains("limit=apart")).collect();
+    assert!(of_limit.iter().all(|(_, value)| **value == DebugValue::Counter(0)), "{of_limit:?}");
+    let at_zero = |labels: &str| {
+        assert!(
+            seen.contains_key(&format!("redis_limit_decisions_total{{limit=apart,{labels}}}")),
+            "{labels}"
+        );
+    };
+    for result in ["allowed", "denied", "never"] {
+        at_zero(&format!("result={result},source=store"));
+    }
+    at_zero("result=failed,source=none");
+    at_zero("result=allowed,source=unchecked");
+    assert_eq!(of_limit.len(), 9);
+}
+
+/// What was counted, by the values of the labels.
+fn decisions(recorder: &DebuggingRecorder) -> BTreeMap<String, u64> {
+    let mut counted = BTreeMap::new();
+    for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
+        let labels: Vec<_> = key.key().labels().map(metrics::Label::value).collect();
+        assert!(!labels.contains(&"somebody"), "{labels:?}");
+        match value {
+            DebugValue::Counter(count) if count > 0 => _ = counted.insert(labels.join(" "), count),
+            _ => {}
+        }
+    }
+    counted
+}
+
+#[tokio::test]
+async fn an_outage_is_said_once_and_each_degraded_decision_is_counted() {
+    let (recorder, log) = (DebuggingRecorder::new(), Log::default());
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let _written = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let keeper = Keeper::builder().url("redis://127.0.0.1:1").unwrap().lazy().connect().await.unwrap();
+    let away = keeper.limiter("away", "5/s").unwrap();
+    let allowing = away.clone().when_away(WhenAway::Allow);
+    for _ in 0..10 {
+        assert!(allowing.check("somebody").await.unwrap().is_degraded());
+    }
+    away.check("somebody").await.unwrap_err();
+    let counted = decisions(&recorder);
+    assert_eq!((counted["away allowed unchecked"], counted["away failed none"]), (10, 1), "{counted:?}");
+    assert_eq!(counted[""], 1, "the circuit opened");
+    let written = std::mem::take(&mut *log.0.lock());
+    let names: Vec<_> = written.iter().map(|(_, fields)| fields["message"].as_str()).collect();
+    let times = |name: &str| names.iter().filter(|written| **written == name).count();
+    assert_eq!((times("limit_degraded"), times("limit_circuit_opened")), (1, 1), "{names:?}");
+    assert!(!format!("{written:?}").contains("somebody"), "{written:?}");
+}
+
+#[tokio::test]
+async fn what_is_spent_out_of_leased_tokens_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let keeper = Keeper::connect("memory://").await.unwrap();
+    let leased = keeper.limiter("rented", "100000/h").unwrap().leased().unwrap();
+    for _ in 0..100 {
+        assert!(leased.check("somebody").await.unwrap().is_allowed());
+    }
+    keeper.close(SECOND).await;
+    assert_eq!(decisions(&recorder), [("rented allowed leased".to_owned(), 100)].into());
+}
+
+#[tokio::test]
+async fn limiters_count_what_they_decide_and_never_the_subject() {
+    let recorder = DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let keeper = Keeper::connect("memory://").await.unwrap();
+    let limiter = keeper.limiter("counted", "2/h").unwrap();
+    for _ in 0..3 {
+        let _ = limiter.check("somebody").await.unwrap();
+    }
+    let _ = limiter.check_cost("somebody", 9).await.unwrap();
+    let _ = limiter.peek("somebody", 1).await.unwrap();
+    let _ = keeper.limiter("free", "unlimited").unwrap().check("somebody").await.unwrap();
+    let counted = decisions(&recorder);
+    let expected = [
+        ("counted allowed store", 2),
+        ("counted denied store", 1),
+        ("counted never store", 1),
+        ("free allowed constant", 1),
+    ];
+    assert_eq!(counted, expected.map(|(labels, count)| (labels.to_owned(), count)).into());
+}
+
+#[test]
+fn names_of_limiters_are_bounded_short_words() {
+    let mut limiters = Limiters::new();
+    for number in 0..MAX_LIMITERS {
+        limiters.named(&format!("l{number}")).unwrap();
+    }
+    let error = limiters.named("one_more").unwrap_err();
+    assert!(error.to_string().contains("at most 256"), "{error}");
+    assert!(limiters.named("l1").is_ok());
+    let error = LimitClass::named("user:42").unwrap_err();
+    assert!(error.to_string().contains("`user:42` is no name of a limiter"), "{error}");
 }
 
 #[test]
 fn a_declared_class_begins_at_zero() {
-    let seen = emitted(|| _ = Class::named("idle").unwrap());
+    let seen = emitted(|| {
+        let _ = LimitClass::named("idle").unwrap();
+        let _ = Class::named("idle").unwrap();
+    });
     let again = emitted(|| ());
     let of_class = |seen: &BTreeMap<String, DebugValue>| -> Vec<String> {
         seen.keys().filter(|series| series.contains("class=idle")).cloned().collect()
@@ -115,11 +272,11 @@ fn a_recorder_that_is_installed_later_is_honoured() {
 
 #[test]
 fn a_class_is_a_short_word_and_the_same_name_is_the_same_class() {
-    for bad in ["", "Order", "order:1", "a-b", "ä", &"x".repeat(MAX_CLASS_BYTES + 1)] {
+    for bad in ["", "Order", "order:1", "a-b", "ä", &"x".repeat(MAX_NAME_BYTES + 1)] {
         let error = Class::named(bad).unwrap_err();
         assert!(error.to_string().contains("1 to 64"), "{error}");
     }
-    assert!(Class::named(&"x".repeat(MAX_CLASS_BYTES)).is_ok());
+    assert!(Class::named(&"x".repeat(MAX_NAME_BYTES)).is_ok());
     let name = Class::named("same").unwrap().name();
     assert!(std::ptr::eq(name, Class::named("same").unwrap().name()));
     assert_eq!(Class::default().name(), "default");
@@ -157,9 +314,13 @@ impl Visit for Fields {
 
 impl<S: tracing::Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        assert_eq!(event.metadata().target(), TARGET);
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
+        let known = EVENTS.iter().find(|event| event.name == fields.0["message"]);
+        if !event.metadata().target().starts_with("lockkeeper::") {
+            return;
+        }
+        assert_eq!(Some(event.metadata().target()), known.map(|event| event.target));
         self.0.lock().push((event.metadata().level().as_str().to_lowercase(), fields.0));
     }
 }
@@ -183,6 +344,18 @@ fn write_everything(keys: &Keys, token: &OwnerToken) {
     events::lost(of, &LossReason::Released, SECOND);
     events::released(of, Reason::Expired, SECOND);
     events::degraded(keys, &error);
+    let error = error.with_key(keys);
+    let limit = LimitClass::named("written").unwrap();
+    events::limit_denied("written", keys, 2, Some(Duration::from_micros(1)), Source::Remembered);
+    events::limit_refund_failed("written", 5, &error);
+    for _ in 0..3 {
+        limit.degraded(&error, Uptime::from_micros(1));
+    }
+    for _ in 0..3 {
+        limit.repaired(2, Uptime::from_micros(1));
+    }
+    circuit_opened("redis://h", &error);
+    circuit_closed("redis://h");
 }
 
 #[test]
@@ -199,7 +372,11 @@ fn every_event_is_written_with_the_fields_and_the_level_of_the_table() {
         expected.extend(event.fields);
         assert_eq!((fields["message"].as_str(), level.as_str()), (name, event.level));
         assert_eq!(fields.keys().map(String::as_str).collect::<BTreeSet<_>>(), expected, "{name}");
-        assert_eq!(fields["lock_key"], "lock:a", "{name}");
+        let named: Vec<_> =
+            fields.iter().filter(|(_, value)| value.contains("lock:a")).map(|(name, _)| name).collect();
+        let key = if name == "limit_denied" { "limit_key" } else { "lock_key" };
+        let expected: &[&str] = if event.fields.contains(&key) { &[key] } else { &[] };
+        assert_eq!(named, expected, "{name}");
         if let Some(client) = fields.get("client_id") {
             let expected = if name == "lock_acquire_start" { "web-1:7:000000ab" } else { "web-1:7:1000" };
             assert_eq!(client, expected, "{name}: the holder, never the secret");

@@ -2,6 +2,7 @@
 
 mod limit;
 mod lock;
+mod permits;
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +10,7 @@ mod tests;
 use lockkeeper_core::{Decision, Keys, Timestamp};
 use redis::Cmd;
 
-use crate::layout::{fence_key, presence_key};
+use crate::layout::{fence_key, permit_key, presence_key};
 use crate::reply::{Fields, Malformed};
 use crate::script::Script;
 
@@ -36,6 +37,7 @@ pub(crate) trait Port: Decision {
                     Part::Main => command.arg(key.as_bytes()),
                     Part::Fence => command.arg(fence_key(key)),
                     Part::Presence => command.arg(presence_key(key)),
+                    Part::Permit => command.arg(permit_key(key)),
                 };
             }
         }
@@ -48,6 +50,7 @@ pub(crate) enum Part {
     Main,
     Fence,
     Presence,
+    Permit,
 }
 
 /// 2^53: what a script's numbers count to exactly.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, Check, Limit, Peek, Quota, Refund, Reset};
+use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, PermitLimit, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
     Acquire, FenceRequest, ForceRelease, Holder, Inspect, KeeperName, Lease, Leave, OwnerToken, Release,
     Renew, Swap, Waiter, Watch,
@@ -79,6 +80,11 @@ fn headers_say_what_the_scripts_and_ports_do() {
     check(&Swap { from: token.clone(), to: token.clone(), lease, fences, not_after });
     check(&ForceRelease { shown: Holder::new(b"t", 1), seen: 0, not_after });
     check(&Inspect);
+    let limit = PermitLimit::new(1).unwrap();
+    check(&AcquirePermit { token: token.clone(), lease, limit, not_after });
+    check(&RenewPermit { token: token.clone(), lease, not_after });
+    check(&ReleasePermit { token });
+    check(&InspectPermits);
 }
 
 #[test]
@@ -101,9 +107,8 @@ fn headers_of_limits_say_how_often_their_arguments_come() {
     check_repeated(&Reset { quotas }, &[("per key", 4)]);
 }
 
-/// R119, R121: likewise.
 #[test]
-fn l100_l101_scripts_touch_declared_keys_only_and_keys_are_only_keys() {
+fn l100_l101_r119_r121_scripts_touch_declared_keys_only_and_keys_are_only_keys() {
     for script in script::SCRIPTS {
         for call in script.source.split("call('").skip(1) {
             let call = &call[..call.find(')').unwrap()];
@@ -123,11 +128,12 @@ fn l100_l101_scripts_touch_declared_keys_only_and_keys_are_only_keys() {
 /// No number reaches a command as Lua would write it: `1e+15`, `1.7644214001235e+15`.
 #[test]
 fn r10_r67_r68_scripts_of_limits_write_whole_decimal_numbers() {
-    for script in [&script::CHECK, &script::REFUND] {
+    // One for texts, one for logs; and the short way of a check.
+    for (script, many) in [(&script::CHECK, 3), (&script::REFUND, 2)] {
         assert!(!script.source.contains("tostring"), "{}", script.name);
         let is_timed = |line: &&str| line.contains("call('SET'") || line.contains("call('PEXPIRE");
         let timed: Vec<&str> = script.source.lines().filter(is_timed).collect();
-        assert_eq!(timed.len(), 2, "{}: one for texts, one for logs", script.name);
+        assert_eq!(timed.len(), many, "{}", script.name);
         for line in timed {
             assert!(line.contains(", string.format('%.0f', "), "{}: {line}", script.name);
         }

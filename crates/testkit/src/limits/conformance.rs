@@ -40,6 +40,8 @@ pub async fn all(arm: &impl LimitArm) {
     several_limits_take_together_or_not_at_all(arm).await;
     a_batch_is_one_by_one(arm).await;
     a_part_is_charged_exactly(arm).await;
+    a_log_says_when_the_next_call_leaves(arm).await;
+    a_log_never_goes_back_with_the_clock(arm).await;
     a_log_of_ten_thousand_is_filled_and_given_back(arm).await;
 }
 
@@ -257,7 +259,6 @@ async fn r28_a_refusal_leaves_every_byte(arm: &impl LimitArm) {
         begin(arm);
         let at = at(quota, "r28");
         check(arm, &at, quota, &[Ask::whole(1)]).await;
-        // So that a log has something that has left.
         arm.advance(9 * SECOND);
         check(arm, &at, quota, &[Ask::up_to(3)]).await;
         arm.advance(990 * MICRO);
@@ -466,6 +467,35 @@ async fn a_part_is_charged_exactly(arm: &impl LimitArm) {
         assert_eq!(reply.checked[0].standings[0].remaining, left, "{}: up to {most}", arm.name());
     }
     assert_eq!(left, 0);
+}
+
+async fn a_log_says_when_the_next_call_leaves(arm: &impl LimitArm) {
+    begin(arm);
+    let quota = quota(Limit::sliding_log(3, 10 * SECOND));
+    let at = at(quota, "leaves");
+    for wait in [8, 1, 0] {
+        assert_eq!(take(arm, &at, quota).await, 1);
+        arm.advance(wait * SECOND);
+    }
+    arm.advance(SECOND + MICRO);
+    // The first has left; three fit when the last one leaves.
+    let (seen, expires_ms) =
+        (peek(arm, &at, &[quota], Ask::whole(3)).await, kept(arm, &at, quota).await.expires_ms);
+    let refused = check(arm, &at, quota, &[Ask::whole(3)]).await.checked.remove(0);
+    assert_eq!(refused.standings[0].retry_after, Some(9 * SECOND - MICRO), "{}", arm.name());
+    assert_eq!(seen.expect("an answer"), refused, "{}", arm.name());
+    let stored = Stored::Log([BEGIN + 8_000_000, BEGIN + 9_000_000].into());
+    assert_eq!(kept(arm, &at, quota).await, LimitCell { stored, expires_ms }, "{}", arm.name());
+}
+
+async fn a_log_never_goes_back_with_the_clock(arm: &impl LimitArm) {
+    begin(arm);
+    let quota = quota(Limit::sliding_log(3, 10 * SECOND));
+    let at = at(quota, "back");
+    take(arm, &at, quota).await;
+    arm.set_clock(Timestamp::from_micros(BEGIN - 3_000_000));
+    take(arm, &at, quota).await;
+    assert_eq!(kept(arm, &at, quota).await.stored, Stored::Log([BEGIN, BEGIN].into()), "{}", arm.name());
 }
 
 async fn a_log_of_ten_thousand_is_filled_and_given_back(arm: &impl LimitArm) {

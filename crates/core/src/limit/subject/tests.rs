@@ -279,3 +279,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_encoded_subject_is_read_as_it_is_shown() {
+    let parts = Subject::user("a{b}@\u{e9}").unwrap().and("route", "/login").unwrap();
+    let all = [
+        parts,
+        Subject::new("user:42").unwrap(),
+        Subject::new("@x").unwrap(),
+        Subject::ip(std::net::Ipv4Addr::LOCALHOST),
+        Subject::secret("api_key", "s3cret").unwrap(),
+        Subject::new([b'x'; 5000]).unwrap(),
+    ];
+    for subject in all {
+        assert_eq!(Subject::from_encoded(subject.as_bytes()).unwrap(), subject);
+    }
+    let long = "x".repeat(MAX_SUBJECT_BYTES + 1);
+    for bad in ["", "a{b}", "a\n", "\u{e9}", &long] {
+        let error = Subject::from_encoded(bad).unwrap_err().to_string();
+        assert!(error.contains("is no encoded subject"), "{bad}: {error}");
+    }
+}

@@ -88,6 +88,24 @@ impl Subject {
         Ok(Self::part(kind, &Encoded::digest(&[bytes])))
     }
 
+    /// One by its encoded bytes, as a key, a listing or [`Display`](fmt::Display) shows them: for operators' tools.
+    /// Whatever comes from a client goes through the other constructors, which keep different subjects apart.
+    ///
+    /// # Errors
+    /// Empty, longer than [`MAX_SUBJECT_BYTES`], or with a byte that no encoded subject has.
+    pub fn from_encoded(bytes: impl AsRef<[u8]>) -> Result<Self, Error> {
+        let bytes = bytes.as_ref();
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'{' | b'}');
+        if (1..=MAX_SUBJECT_BYTES).contains(&bytes.len()) && bytes.iter().all(is_plain) {
+            return Ok(Self(Text::of(&[bytes])));
+        }
+        let detail = format!(
+            "`{}` is no encoded subject: 1 to {MAX_SUBJECT_BYTES} bytes of printable ASCII without braces",
+            Escaped(bytes)
+        );
+        Err(Error::bad_argument(OPERATION, detail))
+    }
+
     /// This and another part together: each combination is counted on its own. The order of parts matters.
     ///
     /// # Errors

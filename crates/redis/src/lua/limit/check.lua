@@ -3,7 +3,7 @@
 -- ARGV: not_after_us; per key: kind, one, two, three, four; then: runs; per run: most, cost, bits; per bucket and bit: step_us, step_part
 -- Reply: {now, 'late'} | {now, 'wrongtype', index, 0} | {now, 'checked', granted, repaired, kept, …} with what was kept before, see below
 -- Invariants: 2, 3, 4, 7. Who takes nothing writes nothing, unless a key was damaged: no expiry, or a time that this clock
--- cannot have written.
+-- cannot have written. But a log is rid of what has left its window, always.
 -- Kinds and their numbers: t: full_us, full_part, refill, 0 | w, f (from whole multiples, from the first call): count,
 -- window_us, 0, 0 | l: likewise | c: count, window_us, unit_us, units.
 -- A run is a number of calls of one cost, of which as many are granted as fit into every limit, up to `most`. That number
@@ -15,8 +15,38 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[1]) then return {now, 'late'} end
 
+-- The common call, one bucket and one call, in short. Whatever is odd about it goes the long way.
+if #KEYS == 1 and ARGV[2] == 't' and ARGV[7] == '1' and ARGV[8] == '1' then
+  local text, at, part, sound = redis.pcall('GET', KEYS[1]), now, 0, true
+  local most_at, most_part, refill = now + ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+  if text then
+    local whole, rest
+    if type(text) == 'string' then whole, rest = string.match(text, '^(%d+):?(%d*)$') end
+    sound = whole and #whole <= 16 and #rest <= 16 and (rest ~= '' or #whole == #text)
+    if sound then
+      whole, rest = tonumber(whole), tonumber(rest) or 0
+      sound = (whole < most_at or whole == most_at and rest <= most_part) and rest < refill and redis.call('PTTL', KEYS[1]) ~= -1
+      if whole >= now then at, part = whole, rest end
+    end
+  end
+  if sound then
+    at, part = at + ARGV[11], part + ARGV[12]
+    if part >= refill then at, part = at + 1, part - refill end
+    if at > most_at or at == most_at and part > most_part then return {now, 'checked', 0, 0, text or ''} end
+    local kept, ends = nil, at
+    if part > 0 then
+      kept, ends = string.format('%.0f:%.0f', at, part), at + 1
+    else
+      kept = string.format('%.0f', at)
+    end
+    ends = math.max(math.ceil(ends / 1000), math.floor(now / 1000) + 1)
+    redis.call('SET', KEYS[1], kept, 'PXAT', string.format('%.0f', ends))
+    return {now, 'checked', tonumber(ARGV[9]), 0, text or ''}
+  end
+end
+
 -- A bucket is two moments, of being full and of being full if empty now; all others are room for have + cost * unit.
-local limits, repaired, granted, reply = {}, 0, 0, {now, 'checked', 0, 0}
+local limits, repaired, granted, trims, reply = {}, 0, 0, false, {now, 'checked', 0, 0}
 for i = 1, #KEYS do
   local a = 5 * i - 3
   local kind, one, two = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
@@ -38,6 +68,7 @@ for i = 1, #KEYS do
       used = redis.call('ZCARD', KEYS[i]) - stale
       damaged = redis.call('PTTL', KEYS[i]) == -1
     end
+    trims = trims or stale > 0
     local ahead = newest > now + two
     if used == 0 then newest = -1 elseif ahead then newest, damaged = now, true end
     limit = {kind = 'l', have = used, unit = 1, room = one, used = used, window = two, stale = stale, newest = newest,
@@ -168,6 +199,11 @@ for _ = 1, tonumber(ARGV[p - 1]) do
 end
 
 reply[3], reply[4] = granted, repaired
+if trims then
+  for i = 1, #KEYS do
+    if limits[i].kind == 'l' and limits[i].stale > 0 then redis.call('ZREMRANGEBYRANK', KEYS[i], 0, limits[i].stale - 1) end
+  end
+end
 if granted == 0 and repaired == 0 then return reply end
 local soonest = math.floor(now / 1000) + 1
 for i = 1, #KEYS do
@@ -175,7 +211,6 @@ for i = 1, #KEYS do
   local kind = limit.kind
   if granted > 0 or limit.damaged then
     if kind == 'l' then
-      if limit.stale > 0 then redis.call('ZREMRANGEBYRANK', KEYS[i], 0, limit.stale - 1) end
       local stamp, moved = string.format('%.0f', math.max(now, limit.newest)), {}
       if limit.ahead then moved = redis.call('ZRANGE', KEYS[i], 0, -1) end
       for n = 1, granted do moved[#moved + 1] = string.format('%016.0f', limit.number + n) end

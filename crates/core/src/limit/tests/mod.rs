@@ -1,5 +1,14 @@
 //! What every algorithm promises.
 
+mod bounds;
+mod clocks;
+mod exact;
+mod keeping;
+mod numbers;
+mod returning;
+mod support;
+mod valid;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,0 +1,96 @@
+//! A token that the server may hold and nobody owns yet.
+
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Lease, OwnerToken};
+use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Timestamp, Uptime};
+
+use super::give_back::{Doubt, GiveBack, Kind};
+use crate::keeper::Inner;
+
+/// A request that takes something, from before it is sent until its outcome is settled. Dropped while armed, its token
+/// is given back.
+///
+/// Invariants 5 and 8: whatever may have been taken and is not held is given back in the background, and its token
+/// is never used again.
+pub(super) struct Claim<'a> {
+    inner: &'a Inner,
+    keys: &'a Keys,
+    pub(super) token: OwnerToken,
+    kind: Kind,
+    lease: Lease,
+    within: Duration,
+    sent: Uptime,
+    not_after: Option<Timestamp>,
+    armed: bool,
+}
+
+/// What a claim became.
+pub(super) struct Claimed {
+    pub(super) token: OwnerToken,
+    pub(super) sent: Uptime,
+    /// Until then, by the server's clock, a second copy of the request may arrive there.
+    pub(super) in_doubt_until: Option<Timestamp>,
+}
+
+impl<'a> Claim<'a> {
+    /// To be sent at once, and answered within `within`.
+    pub(super) fn new(
+        inner: &'a Inner,
+        keys: &'a Keys,
+        token: OwnerToken,
+        kind: Kind,
+        lease: Lease,
+        within: Duration,
+    ) -> Self {
+        let sent = inner.clock.uptime();
+        Self { inner, keys, token, kind, lease, within, sent, not_after: None, armed: true }
+    }
+
+    /// Notes how long the request may still take effect.
+    pub(super) fn note<R>(&mut self, answer: Result<Answer<R>, Error>) -> Result<Answer<R>, Error> {
+        match &answer {
+            // An earlier copy of the request may still be on its way; it takes nothing after this.
+            Ok(answer) => self.not_after = (answer.sent > 1).then(|| answer.at.after(self.within)),
+            Err(error) => match error.kind() {
+                ErrorKind::OutcomeUnknown { not_after } => self.not_after = not_after,
+                _ if error.may_have_been_applied() => {}
+                _ => self.armed = false,
+            },
+        }
+        answer
+    }
+
+    /// It was granted, and is the caller's concern from now on.
+    pub(super) fn granted(mut self) -> Result<Claimed, Error> {
+        if self.inner.clock.uptime() >= self.lease.deadline(self.sent) {
+            return Err(Error::new(ErrorKind::Lost, "acquire", "the lease ended before the answer came")
+                .with_key(self.keys));
+        }
+        self.armed = false;
+        Ok(Claimed { token: self.token.clone(), sent: self.sent, in_doubt_until: self.not_after })
+    }
+
+    /// It was answered and took nothing, unless an earlier copy is still in doubt: until when.
+    pub(super) fn refused(mut self) -> Option<Timestamp> {
+        self.armed = self.not_after.is_some();
+        self.not_after
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let inner = self.inner;
+        // A future that was dropped: the store stamped no later than what was left of the limit from now on.
+        let not_after =
+            self.not_after.or_else(|| inner.backend.server_now().map(|now| now.after(self.within)));
+        let doubt = not_after.map_or(Doubt::For(self.within), Doubt::Until);
+        let give_up =
+            inner.clock.uptime().after(self.within).after(self.within).after(self.lease.as_duration());
+        let (keys, token) = (self.keys.clone(), self.token.clone());
+        inner.give_back(GiveBack::new(keys, token, doubt, give_up).of(self.kind.clone()));
+    }
+}

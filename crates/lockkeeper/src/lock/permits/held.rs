@@ -1,0 +1,221 @@
+//! A held permit: what its handles share, and what the keeper's thread tends.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use lockkeeper_core::lock::{Lease, OwnerToken};
+use lockkeeper_core::{Keys, Timestamp, Uptime};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::concurrency::Concurrency;
+use super::line::Line;
+use crate::background::Slot;
+use crate::clock::sleep_until;
+use crate::keeper::Inner;
+use crate::lock::claim::Claimed;
+use crate::lock::give_back::{Doubt, GiveBack, Kind};
+use crate::lock::outcome::LossReason;
+use crate::lock::tended::Tended;
+
+/// One holder.
+pub(crate) struct HeldPermit {
+    pub(super) inner: Arc<Inner>,
+    pub(super) keys: Keys,
+    pub(super) token: OwnerToken,
+    pub(super) lease: Lease,
+    max_hold: Option<Duration>,
+    /// When it was asked for.
+    since: Uptime,
+    /// Until then, by the server's clock, a second copy of the acquire may arrive there.
+    in_doubt_until: Option<Timestamp>,
+    /// Microseconds of uptime. Only moves later.
+    deadline: AtomicU64,
+    /// Why the last renewal failed, if it did.
+    trouble: Mutex<Option<String>>,
+    /// Empty while held. Set once, then those who wait for it are told.
+    ended: OnceLock<LossReason>,
+    has_ended: Notify,
+    /// The server may still keep it, and nobody has been asked to remove it.
+    unreleased: AtomicBool,
+    /// Where the background's timeline has it.
+    slot: Mutex<Option<Slot>>,
+    line: Arc<Line>,
+}
+
+impl HeldPermit {
+    pub(super) fn new(wanted: &Concurrency, lease: Lease, claimed: Claimed, line: Arc<Line>) -> Arc<Self> {
+        let Claimed { token, sent, in_doubt_until } = claimed;
+        wanted.inner.permits.took();
+        let held = Arc::new(Self {
+            inner: wanted.inner.clone(),
+            keys: wanted.keys.clone(),
+            token,
+            lease,
+            max_hold: wanted.max_hold,
+            since: sent,
+            in_doubt_until,
+            deadline: AtomicU64::new(lease.deadline(sent).as_micros()),
+            trouble: Mutex::new(None),
+            ended: OnceLock::new(),
+            has_ended: Notify::new(),
+            unreleased: AtomicBool::new(true),
+            slot: Mutex::new(None),
+            line,
+        });
+        held.tend_at(held.next_due(sent));
+        held
+    }
+
+    pub(super) fn is_valid(&self) -> bool {
+        self.is_held() && self.inner.clock.uptime() < self.deadline()
+    }
+
+    /// Neither lost nor released, as far as anybody noticed.
+    pub(super) fn is_held(&self) -> bool {
+        self.ended.get().is_none()
+    }
+
+    /// Invariant 6: before this, by this process's own clock, nobody else can have been let in for it.
+    pub(super) fn deadline(&self) -> Uptime {
+        Uptime::from_micros(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// The lease was granted again for a request sent at `sent`.
+    pub(super) fn prolong(&self, sent: Uptime) {
+        self.deadline.fetch_max(self.lease.deadline(sent).as_micros(), Ordering::AcqRel);
+    }
+
+    /// When the bound on the total holding time is reached.
+    pub(super) fn hold_bound(&self) -> Uptime {
+        self.max_hold.map_or(Uptime::MAX, |limit| self.since.after(limit))
+    }
+
+    /// When it is renewed next, if the lease was granted for a request sent at `sent`: a third of the lease later, up
+    /// to a tenth earlier.
+    pub(super) fn next_due(&self, sent: Uptime) -> Uptime {
+        let third = (self.lease.as_duration() / 3).mul_f64(rand::random_range(0.9..1.0));
+        sent.after(third).min(self.hold_bound())
+    }
+
+    /// Ends it for its holder; only the first reason counts. True if this was it. The server keeps it until it is
+    /// dropped or its lease ends: whoever lost it may still be at work.
+    pub(crate) fn lose(&self, reason: LossReason) -> bool {
+        let is_first = self.end(reason);
+        if let Some(reason) = self.ended.get().filter(|reason| is_first && !reason.is_wanted()) {
+            tracing::warn!(key = %self.keys, client_id = %self.token.holder(), %reason, "a permit was lost");
+        }
+        is_first
+    }
+
+    pub(super) fn end(&self, reason: LossReason) -> bool {
+        let is_first = self.ended.set(reason).is_ok();
+        if is_first {
+            self.has_ended.notify_waiters();
+            self.inner.permits.lost();
+            let slot = self.slot.lock().take();
+            if let Some(slot) = slot {
+                self.inner.background.unschedule(slot);
+            }
+        }
+        is_first
+    }
+
+    /// Its deadline has passed.
+    pub(super) fn lapse(&self) {
+        let trouble = self.trouble.lock().clone();
+        self.lose(trouble.map_or(LossReason::Expired, LossReason::NotRenewed));
+    }
+
+    /// The server knows nothing of it.
+    pub(super) fn lose_as_absent(&self) {
+        if self.inner.clock.uptime() < self.deadline() {
+            self.lose(LossReason::KeyGone);
+        } else {
+            self.lapse();
+        }
+    }
+
+    pub(super) fn set_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock() = trouble;
+    }
+
+    /// Puts it on the background's timeline, unless it has ended meanwhile.
+    pub(super) fn tend_at(self: &Arc<Self>, due: Uptime) {
+        let mut slot = self.slot.lock();
+        if !self.is_held() {
+            return;
+        }
+        if let Some(earlier) = slot.take() {
+            self.inner.background.unschedule(earlier);
+        }
+        *slot = self.inner.background.schedule(due, Tended::Permit(Arc::downgrade(self)));
+        let is_closed = slot.is_none();
+        drop(slot);
+        if is_closed {
+            self.lose(LossReason::KeeperClosed);
+        }
+    }
+
+    pub(super) fn reason(&self) -> Option<LossReason> {
+        self.ended.get().cloned()
+    }
+
+    /// The reason, once there is one. It has a timer of its own, in case that the keeper's thread is not there to see
+    /// the deadline pass.
+    pub(super) async fn ended(&self) -> LossReason {
+        loop {
+            // Made before the look: whoever ends it wakes what was made before, polled or not.
+            let told = self.has_ended.notified();
+            if let Some(reason) = self.ended.get() {
+                return reason.clone();
+            }
+            let clock = &*self.inner.clock;
+            tokio::select! {
+                () = told => {}
+                () = sleep_until(clock, self.deadline()) => {
+                    if clock.uptime() >= self.deadline() {
+                        self.lapse();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The server has answered a release.
+    pub(super) fn was_released(&self) {
+        self.unreleased.store(false, Ordering::Release);
+        self.line.freed();
+        if self.in_doubt_until.is_some() {
+            // A second copy of the acquire may come after the release.
+            self.hand_to_background();
+        }
+    }
+
+    /// A release that nobody waits for; once.
+    pub(super) fn give_back(&self) {
+        if self.unreleased.swap(false, Ordering::AcqRel) {
+            self.hand_to_background();
+        }
+    }
+
+    fn hand_to_background(&self) {
+        let lease = self.lease.as_duration();
+        let mut ends = self.deadline().after(Duration::from_secs(1)).after(lease / 50);
+        let doubt = self.in_doubt_until.map_or(Doubt::None, Doubt::Until);
+        if doubt != Doubt::None {
+            ends = ends.max(self.inner.clock.uptime().after(self.inner.response_timeout).after(lease));
+        }
+        let what = GiveBack::new(self.keys.clone(), self.token.clone(), doubt, ends);
+        self.inner.give_back(what.of(Kind::Permit(self.line.clone())));
+    }
+}
+
+impl Drop for HeldPermit {
+    /// Invariant 8: dropping the last handle releases in the background, never blocks, never panics.
+    fn drop(&mut self) {
+        self.end(LossReason::Released);
+        self.give_back();
+    }
+}

@@ -1,0 +1,34 @@
+//! What stands on the keeper's timeline: whatever has a lease to be renewed.
+
+use std::sync::Weak;
+
+use futures_util::future::BoxFuture;
+
+use super::outcome::LossReason;
+use super::permits::{self, HeldPermit};
+use super::tenure::Tenure;
+use super::watchdog;
+
+/// A lease of this keeper.
+pub(crate) enum Tended {
+    Lock(Weak<Tenure>),
+    Permit(Weak<HeldPermit>),
+}
+
+impl Tended {
+    /// Does what is due for it; see [`watchdog::tend`].
+    pub(crate) fn tend(&self) -> Option<BoxFuture<'static, ()>> {
+        match self {
+            Self::Lock(tenure) => watchdog::tend(&tenure.upgrade()?),
+            Self::Permit(permit) => permits::tend(&permit.upgrade()?),
+        }
+    }
+
+    /// Ends it for whoever holds it; true if somebody held it until now.
+    pub(crate) fn lose(&self, reason: LossReason) -> bool {
+        match self {
+            Self::Lock(tenure) => tenure.upgrade().is_some_and(|tenure| tenure.lose(reason)),
+            Self::Permit(permit) => permit.upgrade().is_some_and(|permit| permit.lose(reason)),
+        }
+    }
+}
