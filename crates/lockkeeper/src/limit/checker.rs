@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::limit::{Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing};
+use lockkeeper_core::limit::{
+    Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing, Subject,
+};
 use lockkeeper_core::{Error, Keys, MemoryStore, Timestamp, Uptime};
 
 use super::away::{WhenAway, is_away};
@@ -17,8 +19,8 @@ use super::verdict::{Source, Verdict};
 use crate::backend::Backend;
 use crate::keeper::Inner;
 use crate::striped::Striped;
-use crate::telemetry::LimitClass;
-use crate::telemetry::events::limit_denied;
+use crate::telemetry::events::{limit_denied, limit_denied_is_seen};
+use crate::telemetry::{Decided, LimitClass};
 
 /// Everything that the clones of a limiter share.
 pub(super) struct Checker {
@@ -72,6 +74,25 @@ impl Checker {
         let sent = self.inner.clock.uptime();
         let result = self.decide(keys, ask, sent).await;
         self.counted(keys, ask, sent, result)
+    }
+
+    /// One limit in the memory store: without a future, an allocation or a second look at the clock. `None`: not that
+    /// simple.
+    pub(super) fn at_once(&self, subject: &Subject, ask: Ask) -> Option<Verdict> {
+        let (Backend::Memory(store), [quota]) = (&self.inner.backend, &*self.plan.quotas) else {
+            return None;
+        };
+        if ask.cost == 0 || self.plan.passes_nothing || self.inner.is_closed() {
+            return None;
+        }
+        let checked = store.check_one(&self.plan.one_key(subject)?, *quota, ask).ok()?;
+        let verdict = self.verdict(checked, Source::Store);
+        self.class.decided_many(Decided::from(&verdict), Source::Store, 1);
+        if !verdict.is_allowed() && limit_denied_is_seen() {
+            let keys = self.plan.keys(std::slice::from_ref(subject)).ok()?;
+            limit_denied(self.class.name(), &keys, ask.cost, verdict.retry_after(), Source::Store);
+        }
+        Some(verdict)
     }
 
     /// The answer to a call at `sent`, counted.
