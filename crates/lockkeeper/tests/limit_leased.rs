@@ -89,10 +89,14 @@ async fn a_chunk_follows_the_use_and_leaves_the_last_to_others() {
     for _ in 0..7 {
         chunks.push(next_chunk().await);
     }
-    assert_eq!(chunks, [8, 16, 32, 64, 128, 188, 141], "twice as much, until a quarter of the rest is less");
+    assert_eq!(
+        chunks,
+        [16, 32, 64, 128, 190, 142, 107],
+        "twice as much, until a quarter of the rest is less"
+    );
     step(&clock, secs(2)).await;
     until("the rest goes back", SOON, async || leased.outstanding() == 0).await;
-    assert_eq!(next_chunk().await, 70, "half of it after it grew old");
+    assert_eq!(next_chunk().await, 53, "half of it after it grew old");
 }
 
 /// Who wants more than a chunk asks the store for just that.
@@ -144,7 +148,9 @@ fn a_leased_limiter_has_so_many_purses_at_most() {
     assert!(each > 0);
     assert_eq!(check("late", 1).detail().source(), Source::Store);
     assert_eq!(check("7", each).detail().source(), Source::Leased, "who has one keeps it");
-    assert_eq!(check("late", 1).detail().source(), Source::Leased, "that one was empty");
+    // Only every so many look for an empty one.
+    let mut others = (0..1_000).map(|number| check(&format!("late{number}"), 1).detail().source());
+    assert!(others.any(|source| source == Source::Leased), "that one was empty");
     assert_eq!(check("8", 1).detail().source(), Source::Leased);
 }
 

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::away::is_silent;
-use crate::backend::Backend;
+use super::calls::Calls;
 
 /// So many checks go together.
 const MAX_BATCH: usize = 512;
@@ -27,12 +27,11 @@ pub(super) struct Batches {
 }
 
 struct Shared {
-    backend: Backend,
+    calls: Calls,
     quotas: Arc<[Quota]>,
     within: Duration,
     /// There is a line for each set of keys that has a call under way.
     lines: Mutex<HashMap<Keys, Line>>,
-    on_batch: Box<dyn Fn(usize, usize) + Send + Sync>,
 }
 
 type Line = VecDeque<Member>;
@@ -44,16 +43,13 @@ struct Member {
 }
 
 impl Batches {
-    /// Each call is answered `within` that time, or fails. `on_batch` is told of each answered call: how many checks it
-    /// had, and how many keys were repaired.
-    pub(super) fn new(
-        backend: Backend,
-        quotas: Arc<[Quota]>,
-        within: Duration,
-        on_batch: impl Fn(usize, usize) + Send + Sync + 'static,
-    ) -> Self {
-        let (lines, on_batch) = (Mutex::default(), Box::new(on_batch));
-        Self { shared: Arc::new(Shared { backend, quotas, within, lines, on_batch }) }
+    /// Each call is answered `within` that time, or fails.
+    pub(super) fn new(calls: Calls, quotas: Arc<[Quota]>, within: Duration) -> Self {
+        Self { shared: Arc::new(Shared { calls, quotas, within, lines: Mutex::default() }) }
+    }
+
+    pub(super) fn calls(&self) -> &Calls {
+        &self.shared.calls
     }
 
     /// Checks by itself, or with others.
@@ -169,9 +165,10 @@ impl Shared {
 
     async fn send(&self, keys: &Keys, asks: Asks) -> Result<CheckReply, Error> {
         let check = Check { quotas: self.quotas.clone(), asks, not_after: Timestamp::MAX };
-        let reply = self.backend.apply_limit(keys, check, self.within).await?.reply;
-        (self.on_batch)(reply.checked.len(), reply.repaired);
-        Ok(reply)
+        let answer = self.calls.inner.backend.apply_limit(keys, check, self.within).await;
+        let result = answer.map(|answer| answer.reply);
+        self.calls.note(&result);
+        result
     }
 
     /// Nobody drives the line any more: all who wait there were not sent.

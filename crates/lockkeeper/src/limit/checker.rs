@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::limit::{Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing};
-use lockkeeper_core::{Error, ErrorKind, Keys, MemoryStore, Timestamp, Uptime};
-use lockkeeper_redis::Lane;
+use lockkeeper_core::limit::{
+    Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing, Subject,
+};
+use lockkeeper_core::{Error, Keys, MemoryStore, Timestamp, Uptime};
 
-use super::away::{WhenAway, is_away, is_silent};
+use super::away::{WhenAway, is_away};
 use super::batch::Batches;
-use super::circuit::Way;
+use super::calls::Calls;
 use super::denials::Denials;
 use super::plan::Plan;
 use super::ready::Lines;
@@ -18,8 +19,8 @@ use super::verdict::{Source, Verdict};
 use crate::backend::Backend;
 use crate::keeper::Inner;
 use crate::striped::Striped;
-use crate::telemetry::events::limit_denied;
-use crate::telemetry::{LimitClass, circuit_closed, circuit_opened};
+use crate::telemetry::events::{limit_denied, limit_denied_is_seen};
+use crate::telemetry::{Decided, LimitClass};
 
 /// Everything that the clones of a limiter share.
 pub(super) struct Checker {
@@ -52,14 +53,8 @@ impl Checker {
         };
         // A check may wait for one call that is under way, and then goes with the next.
         let within = terms.decide_within / 2;
-        let clock = inner.clock.clone();
-        let on_batch = move |size, repaired| {
-            class.answered(size);
-            if repaired > 0 {
-                class.repaired(repaired, clock.uptime());
-            }
-        };
-        let batches = Batches::new(inner.backend.clone(), plan.quotas.clone(), within, on_batch);
+        let calls = Calls { inner: inner.clone(), class };
+        let batches = Batches::new(calls, plan.quotas.clone(), within);
         let plans = Striped::new(|| Arc::new(Plan::clone(&plan)));
         Self {
             inner,
@@ -79,6 +74,25 @@ impl Checker {
         let sent = self.inner.clock.uptime();
         let result = self.decide(keys, ask, sent).await;
         self.counted(keys, ask, sent, result)
+    }
+
+    /// One limit in the memory store: without a future, an allocation or a second look at the clock. `None`: not that
+    /// simple.
+    pub(super) fn at_once(&self, subject: &Subject, ask: Ask) -> Option<Verdict> {
+        let (Backend::Memory(store), [quota]) = (&self.inner.backend, &*self.plan.quotas) else {
+            return None;
+        };
+        if ask.cost == 0 || self.plan.passes_nothing || self.inner.is_closed() {
+            return None;
+        }
+        let checked = store.check_one(&self.plan.one_key(subject)?, *quota, ask).ok()?;
+        let verdict = self.verdict(checked, Source::Store);
+        self.class.decided_many(Decided::from(&verdict), Source::Store, 1);
+        if !verdict.is_allowed() && limit_denied_is_seen() {
+            let keys = self.plan.keys(std::slice::from_ref(subject)).ok()?;
+            limit_denied(self.class.name(), &keys, ask.cost, verdict.retry_after(), Source::Store);
+        }
+        Some(verdict)
     }
 
     /// The answer to a call at `sent`, counted.
@@ -126,21 +140,9 @@ impl Checker {
         {
             return Ok(self.verdict(denied, Source::Remembered));
         }
-        match self.inner.circuit.way(sent) {
-            Way::Closed => {}
-            Way::Open => return Err(circuit_open(keys)),
-            Way::Probe => {
-                self.probe();
-                return Err(circuit_open(keys));
-            }
-        }
-        match self.batches.check(keys, ask).await {
-            Ok(checked) => Ok(self.decided(keys, ask, checked, sent)),
-            Err(error) => {
-                self.note_failure(&error);
-                Err(error)
-            }
-        }
+        self.batches.calls().may_ask(keys, sent)?;
+        let checked = self.batches.check(keys, ask).await?;
+        Ok(self.decided(keys, ask, checked, sent))
     }
 
     /// Without a future, and for one limit without an allocation.
@@ -159,7 +161,6 @@ impl Checker {
     }
 
     fn decided(&self, keys: &Keys, ask: Ask, checked: Checked, sent: Uptime) -> Verdict {
-        self.store_answered();
         let verdict = self.verdict(checked, Source::Store);
         match (&verdict, &self.shares) {
             (Verdict::Denied { .. }, _) if self.terms.remembers => {
@@ -188,53 +189,23 @@ impl Checker {
             (WhenAway::Allow, _) => Ok(self.verdict(self.all_allowed(ask), Source::Unchecked)),
             (WhenAway::Share { .. }, Some(shares)) => match shares.decide(keys, ask) {
                 Some(decided) => decided.map(|checked| self.verdict(checked, Source::Share)),
-                None => Ok(self.verdict(self.none_allowed(ask), Source::Share)),
+                None => Ok(self.verdict(self.none_allowed(), Source::Share)),
             },
             _ => Err(error),
         }
     }
 
-    fn note_failure(&self, error: &Error) {
-        if !is_silent(error) {
-            self.store_answered();
-        } else if self.inner.circuit.was_silent(self.inner.clock.uptime()) {
-            circuit_opened(&self.inner.address, error);
-        }
-    }
-
-    fn store_answered(&self) {
-        if self.inner.circuit.answered() {
-            circuit_closed(&self.inner.address);
-        }
-    }
-
-    /// Sees in the background whether the store is back.
-    fn probe(&self) {
-        let (Backend::Redis(lanes), Ok(runtime)) =
-            (&self.inner.backend, tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let (store, within) = (lanes.on(Lane::Command).clone(), self.inner.response_timeout);
-        let (circuit, server) = (self.inner.circuit.clone(), self.inner.address.clone());
-        runtime.spawn(async move {
-            if circuit.probe(store.heartbeat(within)).await {
-                circuit_closed(&server);
-            }
-        });
-    }
-
     /// An allowance that nobody checked.
     pub(super) fn all_allowed(&self, ask: Ask) -> Checked {
-        self.unasked(Outcome::Allowed { granted: ask.cost }, ask, |capacity| capacity)
+        self.unasked(Outcome::Allowed { granted: ask.cost }, |capacity| capacity)
     }
 
     /// A refusal where no share is left.
-    fn none_allowed(&self, ask: Ask) -> Checked {
-        self.unasked(Outcome::Denied { by: 0 }, ask, |_| 0)
+    fn none_allowed(&self) -> Checked {
+        self.unasked(Outcome::Denied { by: 0 }, |_| 0)
     }
 
-    fn unasked(&self, outcome: Outcome, _ask: Ask, remaining: impl Fn(u64) -> u64) -> Checked {
+    fn unasked(&self, outcome: Outcome, remaining: impl Fn(u64) -> u64) -> Checked {
         let denied = matches!(outcome, Outcome::Denied { .. });
         let standing = |capacity: u64| Standing {
             limit: capacity,
@@ -266,9 +237,4 @@ impl Checker {
         self.denials.forget(keys);
         Ok(answer?.reply)
     }
-}
-
-fn circuit_open(keys: &Keys) -> Error {
-    let detail = "the store has not answered lately; it is being probed in the background";
-    Error::new(ErrorKind::Unreachable, "check", detail).with_key(keys)
 }

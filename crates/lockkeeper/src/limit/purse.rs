@@ -50,13 +50,14 @@ struct Chunk {
     size: u64,
     /// What the store had left after the last one.
     left: u64,
-    taken: Uptime,
+    /// When the last one was taken; `None`: there was none.
+    taken: Option<Uptime>,
 }
 
 impl Purse {
     pub(super) fn new(checker: Arc<Checker>, keys: Keys, terms: LeaseTerms) -> Self {
         let zero = || AtomicU64::new(0);
-        let chunk = Chunk { size: FIRST_CHUNK, left: u64::MAX, taken: Uptime::from_micros(0) };
+        let chunk = Chunk { size: FIRST_CHUNK, left: u64::MAX, taken: None };
         Self {
             checker,
             keys,
@@ -146,7 +147,7 @@ impl Purse {
         };
         let now = self.now();
         let left = detail.standings().iter().map(|standing| standing.remaining).min().unwrap_or(0);
-        *self.chunk.lock() = Chunk { size: wanted, left, taken: sent };
+        *self.chunk.lock() = Chunk { size: wanted, left, taken: Some(sent) };
         let resets = detail.standings().iter().map(|standing| standing.reset).max().unwrap_or_default();
         self.resets_at.store(now.after(resets).as_micros(), Ordering::Relaxed);
         self.returns_until
@@ -163,13 +164,10 @@ impl Purse {
     /// Twice the last chunk when that was used up quickly, half of it when it grew old.
     fn next_chunk(&self, now: Uptime) -> u64 {
         let chunk = *self.chunk.lock();
-        let age = now.since(chunk.taken);
-        let size = if age < self.terms.max_age / 4 {
-            chunk.size.saturating_mul(2)
-        } else if age > self.terms.max_age {
-            chunk.size / 2
-        } else {
-            chunk.size
+        let size = match chunk.taken.map(|taken| now.since(taken)) {
+            Some(age) if age < self.terms.max_age / 4 => chunk.size.saturating_mul(2),
+            Some(age) if age > self.terms.max_age => chunk.size / 2,
+            _ => chunk.size,
         };
         let capacity = self.checker.plan.quotas.iter().map(|quota| quota.capacity()).min().unwrap_or(1);
         let fair = (chunk.left / LEFT_PART).max(capacity / SMALL_PART);
