@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::limit::{Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing};
+use lockkeeper_core::limit::{
+    Ask, Check, CheckReply, Checked, Outcome, Peek, Quota, Refund, Refunded, Reset, Standing,
+};
 use lockkeeper_core::{Error, ErrorKind, Keys, MemoryStore, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
@@ -20,6 +22,9 @@ use crate::keeper::Inner;
 use crate::striped::Striped;
 use crate::telemetry::events::limit_denied;
 use crate::telemetry::{LimitClass, circuit_closed, circuit_opened};
+
+/// After this, a store that is away may be back.
+const PERHAPS_BACK: Duration = Duration::from_secs(1);
 
 /// Everything that the clones of a limiter share.
 pub(super) struct Checker {
@@ -52,14 +57,13 @@ impl Checker {
         };
         // A check may wait for one call that is under way, and then goes with the next.
         let within = terms.decide_within / 2;
-        let clock = inner.clock.clone();
-        let on_batch = move |size, repaired| {
-            class.answered(size);
-            if repaired > 0 {
-                class.repaired(repaired, clock.uptime());
-            }
+        let keeper = inner.clone();
+        let on_call = move |result: Result<&CheckReply, &Error>| match result {
+            Ok(reply) => note_answer(&keeper, class, reply),
+            Err(error) => note_failure(&keeper, error),
         };
-        let batches = Batches::new(inner.backend.clone(), plan.quotas.clone(), within, on_batch);
+        let (backend, clock) = (inner.backend.clone(), inner.clock.clone());
+        let batches = Batches::new(backend, plan.quotas.clone(), within, clock, on_call);
         let plans = Striped::new(|| Arc::new(Plan::clone(&plan)));
         Self {
             inner,
@@ -122,7 +126,7 @@ impl Checker {
             return self.ask_memory(store, keys, ask);
         }
         if self.terms.remembers
-            && let Some(denied) = self.denials.of(keys, ask.least(), || sent)
+            && let Some(denied) = self.denials.of(keys, ask.least(), sent, &self.inner.returned)
         {
             return Ok(self.verdict(denied, Source::Remembered));
         }
@@ -134,13 +138,8 @@ impl Checker {
                 return Err(circuit_open(keys));
             }
         }
-        match self.batches.check(keys, ask).await {
-            Ok(checked) => Ok(self.decided(keys, ask, checked, sent)),
-            Err(error) => {
-                self.note_failure(&error);
-                Err(error)
-            }
-        }
+        let checked = self.batches.check(keys, ask, sent).await?;
+        Ok(self.decided(keys, ask, checked, sent))
     }
 
     /// Without a future, and for one limit without an allocation.
@@ -159,7 +158,6 @@ impl Checker {
     }
 
     fn decided(&self, keys: &Keys, ask: Ask, checked: Checked, sent: Uptime) -> Verdict {
-        self.store_answered();
         let verdict = self.verdict(checked, Source::Store);
         match (&verdict, &self.shares) {
             (Verdict::Denied { .. }, _) if self.terms.remembers => {
@@ -186,25 +184,10 @@ impl Checker {
         }
         match (self.terms.away, &self.shares) {
             (WhenAway::Allow, _) => Ok(self.verdict(self.all_allowed(ask), Source::Unchecked)),
-            (WhenAway::Share { .. }, Some(shares)) => match shares.decide(keys, ask) {
-                Some(decided) => decided.map(|checked| self.verdict(checked, Source::Share)),
-                None => Ok(self.verdict(self.none_allowed(ask), Source::Share)),
-            },
+            (WhenAway::Share { .. }, Some(shares)) => {
+                Ok(self.verdict(self.out_of_share(shares, keys, ask)?, Source::Share))
+            }
             _ => Err(error),
-        }
-    }
-
-    fn note_failure(&self, error: &Error) {
-        if !is_silent(error) {
-            self.store_answered();
-        } else if self.inner.circuit.was_silent(self.inner.clock.uptime()) {
-            circuit_opened(&self.inner.address, error);
-        }
-    }
-
-    fn store_answered(&self) {
-        if self.inner.circuit.answered() {
-            circuit_closed(&self.inner.address);
         }
     }
 
@@ -224,27 +207,40 @@ impl Checker {
         });
     }
 
+    /// *Never* is said of what the whole limit can never hold; what only the share cannot hold may pass when the store is
+    /// back.
+    fn out_of_share(&self, shares: &Shares, keys: &Keys, ask: Ask) -> Result<Checked, Error> {
+        if let Some(by) = self.plan.quotas.iter().position(|quota| ask.least() > quota.capacity()) {
+            return Ok(self.unasked(Outcome::Never { by }));
+        }
+        let Some(decided) = shares.decide(keys, ask) else {
+            return Ok(self.unasked(Outcome::Denied { by: 0 }));
+        };
+        let mut checked = decided?;
+        if let Outcome::Never { by } = checked.outcome {
+            checked.outcome = Outcome::Denied { by };
+            let too_small = checked.standings.iter_mut().filter(|standing| standing.retry_after.is_none());
+            too_small.for_each(|standing| standing.retry_after = Some(PERHAPS_BACK));
+        }
+        Ok(checked)
+    }
+
     /// An allowance that nobody checked.
     pub(super) fn all_allowed(&self, ask: Ask) -> Checked {
-        self.unasked(Outcome::Allowed { granted: ask.cost }, ask, |capacity| capacity)
+        self.unasked(Outcome::Allowed { granted: ask.cost })
     }
 
-    /// A refusal where no share is left.
-    fn none_allowed(&self, ask: Ask) -> Checked {
-        self.unasked(Outcome::Denied { by: 0 }, ask, |_| 0)
-    }
-
-    fn unasked(&self, outcome: Outcome, _ask: Ask, remaining: impl Fn(u64) -> u64) -> Checked {
-        let denied = matches!(outcome, Outcome::Denied { .. });
-        let standing = |capacity: u64| Standing {
-            limit: capacity,
-            remaining: remaining(capacity),
-            // It may be back by then.
-            retry_after: Some(if denied { Duration::from_secs(1) } else { Duration::ZERO }),
-            reset: if denied { Duration::from_secs(1) } else { Duration::ZERO },
+    /// What is said without counting.
+    fn unasked(&self, outcome: Outcome) -> Checked {
+        let is_allowed = matches!(outcome, Outcome::Allowed { .. });
+        let wait = if is_allowed { Duration::ZERO } else { PERHAPS_BACK };
+        let standing = |(at, quota): (usize, &Quota)| Standing {
+            limit: quota.capacity(),
+            remaining: if is_allowed { quota.capacity() } else { 0 },
+            retry_after: (outcome != Outcome::Never { by: at }).then_some(wait),
+            reset: wait,
         };
-        let standings = self.plan.quotas.iter().map(|quota| standing(quota.capacity())).collect();
-        Checked { outcome, standings }
+        Checked { outcome, standings: self.plan.quotas.iter().enumerate().map(standing).collect() }
     }
 
     pub(super) async fn peek(&self, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
@@ -256,15 +252,38 @@ impl Checker {
     pub(super) async fn refund(&self, keys: &Keys, cost: u64) -> Result<Refunded, Error> {
         let refund = Refund { quotas: self.plan.quotas.clone(), cost, not_after: Timestamp::MAX };
         let answer = self.inner.backend.apply_limit(keys, refund, self.inner.response_timeout).await;
-        self.denials.forget(keys);
+        self.inner.returned.note(keys, self.inner.clock.uptime());
         Ok(answer?.reply)
     }
 
     pub(super) async fn reset(&self, keys: &Keys) -> Result<usize, Error> {
         let reset = Reset { quotas: self.plan.quotas.clone() };
         let answer = self.inner.backend.apply_limit(keys, reset, self.inner.response_timeout).await;
-        self.denials.forget(keys);
+        self.inner.returned.note(keys, self.inner.clock.uptime());
         Ok(answer?.reply)
+    }
+}
+
+/// Of one call, however many checks went with it.
+fn note_answer(keeper: &Inner, class: LimitClass, reply: &CheckReply) {
+    class.answered(reply.checked.len());
+    if reply.repaired > 0 {
+        class.repaired(reply.repaired, keeper.clock.uptime());
+    }
+    store_answered(keeper);
+}
+
+fn note_failure(keeper: &Inner, error: &Error) {
+    if !is_silent(error) {
+        store_answered(keeper);
+    } else if keeper.circuit.was_silent(keeper.clock.uptime()) {
+        circuit_opened(&keeper.address, error);
+    }
+}
+
+fn store_answered(keeper: &Inner) {
+    if keeper.circuit.answered() {
+        circuit_closed(&keeper.address);
     }
 }
 

@@ -1,11 +1,9 @@
 //! Refusals of the store, remembered for a moment, so that those who are refused anyway cost no round trip.
 //!
-//! What the store refused at cost *c* it refuses at any greater cost, until more has come in. Counted from *sending*, so
-//! that nobody is refused here whom the store would admit; and for a second at most, because another process may give back
-//! or reset.
+//! What the store refused at a cost it refuses at that cost until more has come in. Counted from *sending*, so that nobody
+//! is refused here whom the store would admit; and for a second at most, because another process may give back or reset.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,25 +11,36 @@ use lockkeeper_core::limit::Checked;
 use lockkeeper_core::{Keys, Uptime};
 use parking_lot::Mutex;
 
+use super::returned::Returned;
 use super::verdict::Verdict;
 
 /// A refusal is remembered for so long at most.
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// So many are remembered by one limiter.
 const MAX_REMEMBERED: usize = 10_000;
+/// Where so many are remembered, those that are over are looked for so often.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 pub(super) struct Denials {
-    known: Mutex<HashMap<Keys, Denial>>,
+    known: Mutex<Known>,
     /// How many: nobody locks for an empty map.
     count: AtomicUsize,
 }
 
+#[derive(Debug, Default)]
+struct Known {
+    denials: HashMap<Keys, Denial>,
+    next_sweep: Uptime,
+}
+
 #[derive(Clone, Debug)]
 struct Denial {
-    /// Refused at this cost, and at any greater one.
+    /// Refused at this cost.
     least: u64,
     verdict: Checked,
+    /// When the store was asked.
+    sent: Uptime,
     /// When the answer came.
     came: Uptime,
     /// Until then.
@@ -39,17 +48,16 @@ struct Denial {
 }
 
 impl Denials {
-    /// A refusal of at least that much, as it stands now.
-    pub(super) fn of(&self, keys: &Keys, least: u64, now: impl FnOnce() -> Uptime) -> Option<Checked> {
+    /// A refusal of that much, as it stands now.
+    pub(super) fn of(&self, keys: &Keys, least: u64, now: Uptime, returned: &Returned) -> Option<Checked> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let mut known = self.known.lock();
-        let denial = known.get(keys)?;
-        let now = now();
-        if now >= denial.until {
-            known.remove(keys);
-            self.count.store(known.len(), Ordering::Relaxed);
+        let denial = known.denials.get(keys)?;
+        if now >= denial.until || returned.may_have_come_since(keys, denial.sent) {
+            known.denials.remove(keys);
+            self.count.store(known.denials.len(), Ordering::Relaxed);
             return None;
         }
         // Another cost has another time to wait.
@@ -65,25 +73,27 @@ impl Denials {
         }
         let outcome = lockkeeper_core::limit::Outcome::Denied { by: *by };
         let checked = Checked { outcome, standings: detail.standings().clone() };
-        let denial = Denial { least, verdict: checked, came: now, until };
+        let denial = Denial { least, verdict: checked, sent, came: now, until };
         let mut known = self.known.lock();
-        if known.len() >= MAX_REMEMBERED && !known.contains_key(keys) {
-            known.retain(|_, denial| now < denial.until);
-        }
-        if known.len() < MAX_REMEMBERED {
-            match known.entry(keys.clone()) {
-                Entry::Occupied(mut entry) => *entry.get_mut() = denial,
-                Entry::Vacant(entry) => drop(entry.insert(denial)),
-            }
-        }
-        self.count.store(known.len(), Ordering::Relaxed);
+        known.put(keys, denial, now);
+        self.count.store(known.denials.len(), Ordering::Relaxed);
     }
+}
 
-    /// Something was given back or reset.
-    pub(super) fn forget(&self, keys: &Keys) {
-        let mut known = self.known.lock();
-        known.remove(keys);
-        self.count.store(known.len(), Ordering::Relaxed);
+impl Known {
+    fn put(&mut self, keys: &Keys, denial: Denial, now: Uptime) {
+        if let Some(earlier) = self.denials.get_mut(keys) {
+            *earlier = denial;
+            return;
+        }
+        // Not at each refusal: a flood of subjects would pay for looking at all of them.
+        if self.denials.len() >= MAX_REMEMBERED && now >= self.next_sweep {
+            self.next_sweep = now.after(SWEEP_EVERY);
+            self.denials.retain(|_, denial| now < denial.until);
+        }
+        if self.denials.len() < MAX_REMEMBERED {
+            self.denials.insert(keys.clone(), denial);
+        }
     }
 }
 
