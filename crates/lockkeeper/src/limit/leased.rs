@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use lockkeeper_core::limit::{Algorithm, Ask, IntoSubject, Subject};
 use lockkeeper_core::{Error, ErrorKind};
 use parking_lot::{Mutex, RwLock};
@@ -21,6 +22,8 @@ const MAX_PURSES: usize = 10_000;
 const MAX_CHUNK: u64 = 1_000_000;
 /// A purse takes at most this part of the capacity at once, unless said otherwise.
 const CHUNK_PART: u64 = 100;
+/// So many purses are closed at once.
+const CLOSING: usize = 64;
 const OPERATION: &str = "leased";
 
 /// A limiter for hot keys. Made by [`Limiter::leased`]; cheap to clone.
@@ -57,10 +60,10 @@ impl Purses {
 
     /// Returns what lies in all purses, and closes them.
     pub(crate) async fn close(&self) {
-        let all = std::mem::take(&mut *self.0.lock());
-        for purse in all.iter().filter_map(Weak::upgrade) {
-            purse.close().await;
-        }
+        // They stay in the list: whoever gives up waiting may call again.
+        let all: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let closing = all.iter().map(|purse| purse.close());
+        futures_util::stream::iter(closing).for_each_concurrent(CLOSING, |closing| closing).await;
     }
 }
 

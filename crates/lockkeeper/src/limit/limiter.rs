@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, IntoLimits, IntoSubject, Limit, Subject};
-use lockkeeper_core::{Error, ErrorKind, Key, Keys};
+use lockkeeper_core::{Error, ErrorKind, Key, Keys, Uptime};
 
 use super::away::WhenAway;
 use super::checker::{Checker, Terms};
@@ -182,6 +182,10 @@ impl Limiter {
         self.ask(subject, Ask::up_to(most)).await
     }
 
+    pub(super) fn now(&self) -> Uptime {
+        self.checker.inner.clock.uptime()
+    }
+
     async fn ask(&self, subject: impl IntoSubject, ask: Ask) -> Result<Verdict, Error> {
         match self.prepared(subject, ask)? {
             Ok(keys) => self.checker.check(&keys, ask).await,
@@ -203,7 +207,8 @@ impl Limiter {
     /// subject. Answers *denied* as soon as it is clear that the limit will not do, *never* at once.
     ///
     /// # Redis
-    /// As [`check`](Self::check), once per refusal; only the front of the line asks.
+    /// As [`check`](Self::check), once per refusal; only the front of the line asks, and who reaches `limit` before it is the
+    /// front asks once, out of turn.
     ///
     /// # Errors
     /// As [`check_cost`](Self::check_cost).
@@ -243,7 +248,8 @@ impl Limiter {
         }
     }
 
-    /// Gives `cost` back, as far as that much was used: for work that did not happen. No window moves.
+    /// Gives `cost` back, as far as that much was used: for work that did not happen. No window moves. Within a given
+    /// interval, the algorithm's bound may then be exceeded by as much as is given back in it.
     ///
     /// # Redis
     /// One `EVALSHA`, one round trip.

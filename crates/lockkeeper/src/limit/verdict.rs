@@ -170,7 +170,8 @@ impl Detail {
     }
 
     fn remaining(&self) -> u64 {
-        self.standings.iter().map(|standing| standing.remaining).min().unwrap_or(u64::MAX)
+        let least = self.standings.iter().map(|standing| standing.remaining).min();
+        least.unwrap_or(if self.plan.passes_nothing { 0 } else { u64::MAX })
     }
 }
 
@@ -202,8 +203,11 @@ impl Verdicts {
         };
         let detail = next.detail();
         self.standings.extend(detail.standings.iter().copied());
-        // What was not decided by the store is said of all.
-        if self.source.is_none_or(|source| !source.is_degraded()) {
+        // What was not decided by the store is said of all, and what nobody decided of none.
+        let is_said = self.source.is_none_or(|source| {
+            source == Source::Constant || !source.is_degraded() && detail.source != Source::Constant
+        });
+        if is_said {
             self.source = Some(detail.source);
         }
         self
