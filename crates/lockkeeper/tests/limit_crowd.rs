@@ -58,7 +58,7 @@ async fn child_keeper() -> Option<Keeper> {
 }
 
 #[test]
-fn fifty_callers_of_several_processes_on_five_let_exactly_five_through_a_hundred_times() {
+fn r41_fifty_callers_of_several_processes_on_five_let_exactly_five_through_a_hundred_times() {
     let Some(server) = server() else { return };
     let url = ("LOCKKEEPER_CROWD_URL", server.url());
     let children = (0..PROCESSES).map(|_| child("crowd_child", std::slice::from_ref(&url))).collect();
@@ -101,7 +101,7 @@ async fn meet(keeper: &Keeper, place: &str) {
 const LEASED_LIMIT: u64 = 10_000;
 
 #[test]
-fn two_processes_with_leases_admit_the_limit_and_not_one_more() {
+fn r133_two_processes_with_leases_admit_the_limit_and_not_one_more() {
     let Some(server) = server() else { return };
     // A window that ended meanwhile would begin another: from the first call, and long.
     let variables = [("LOCKKEEPER_CROWD_URL", server.url())];

@@ -144,7 +144,8 @@ async fn a_stopped_server_burns_no_quota_for_those_who_left() {
 
 /// R125, R127, R128: the policy decides, within its time, and an outage costs no time-out each.
 #[tokio::test]
-async fn while_the_server_is_stopped_the_policy_decides_at_once_and_it_comes_back_by_itself() {
+async fn r125_r127_r128_r130_while_the_server_is_stopped_the_policy_decides_at_once_and_it_comes_back_by_itself()
+ {
     let Some(server) = server() else { return };
     let keeper = keeper(&server).await;
     let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(ms(60)).exact();
@@ -248,7 +249,7 @@ async fn a_server_that_forgets_scripts_or_everything_is_survived() {
 }
 
 #[tokio::test]
-async fn a_full_server_is_a_store_failure_and_no_refusal() {
+async fn r131_a_full_server_is_a_store_failure_and_no_refusal() {
     let Some(server) = server() else { return };
     let keeper = keeper(&server).await;
     let limiter = keeper.limiter("hot", "100/h").unwrap().decide_within(PATIENT);
@@ -418,4 +419,32 @@ async fn a_joint_does_not_remember_what_its_limiters_gave_back() {
         let (joint, other) = twice().await;
         assert!(joint.is_allowed() && !other.is_allowed(), "{joint:?} {other:?}");
     }
+}
+
+/// R77: after many calls side by side, what is counted is what was granted and not given back.
+#[tokio::test]
+async fn r77_the_count_is_what_was_granted_whoever_came_at_once() {
+    const TASKS: u64 = 64;
+    const ROUNDS: u64 = 200;
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let limit = "1000000/50y fixed-window-from-first";
+    let limiter = keeper.limiter("hot", limit).unwrap().decide_within(PATIENT);
+    let tasks = (0..TASKS).map(|task| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let mut kept = 0;
+            for round in 0..ROUNDS {
+                let cost = 1 + (task + round) % 7;
+                kept += limiter.check_cost("u", cost).await.unwrap().granted();
+                if round % 10 == 0 {
+                    limiter.refund("u", 1).await.unwrap();
+                    kept -= 1;
+                }
+            }
+            kept
+        })
+    });
+    let kept: u64 = join_all(tasks).await.into_iter().map(Result::unwrap).sum();
+    assert_eq!(1_000_000 - remaining(&limiter, "u").await, kept);
 }

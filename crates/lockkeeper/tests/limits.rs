@@ -249,7 +249,7 @@ async fn a_leased_limiter_takes_chunks_and_returns_what_grows_old() {
 }
 
 #[tokio::test]
-async fn closing_returns_what_lies_in_purses_and_a_new_window_is_not_given_a_gift() {
+async fn r40_closing_returns_what_lies_in_purses_and_a_new_window_is_not_given_a_gift() {
     let (keeper, clock) = stepped().await;
     let store = lockkeeper::MemoryStore::new(clock.clone());
     let builder = || lockkeeper::Keeper::builder().memory_store(store.clone()).clock(clock.clone());
@@ -306,7 +306,7 @@ impl Numbers {
 /// What is admitted in any interval stays within the algorithm's bound and what lay in purses when it began; the total
 /// within what the store gave out.
 #[tokio::test]
-async fn leases_exceed_the_bound_of_an_interval_by_no_more_than_what_lies_in_purses() {
+async fn r134_leases_exceed_the_bound_of_an_interval_by_no_more_than_what_lies_in_purses() {
     const CAPACITY: u64 = 200;
     const PER_SECOND: u64 = 1000;
     const CHUNK: u64 = 40;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, Asks, Check, CheckReply, Checked, Quota};
-use lockkeeper_core::{Clock, Error, ErrorKind, Keys, Timestamp, Uptime};
+use lockkeeper_core::{Error, ErrorKind, Keys, Timestamp, Uptime};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::away::is_silent;
-use crate::backend::Backend;
+use super::calls::Calls;
 
 /// So many checks go together.
 const MAX_BATCH: usize = 512;
@@ -29,18 +29,15 @@ pub(super) struct Batches {
 }
 
 struct Shared {
-    backend: Backend,
+    calls: Calls,
     quotas: Arc<[Quota]>,
     /// For one call.
     within: Duration,
-    clock: Arc<dyn Clock>,
     /// There is a line for each set of keys that has a call under way.
     lines: Mutex<HashMap<Keys, Line>>,
-    on_call: Box<OnCall>,
 }
 
 type Line = VecDeque<Member>;
-type OnCall = dyn Fn(Result<&CheckReply, &Error>) + Send + Sync;
 
 /// A check that waits for the call under way.
 struct Member {
@@ -58,16 +55,13 @@ struct Batch {
 
 impl Batches {
     /// Each call is answered `within` that time, or fails; who waits for one and goes with the next, within twice that
-    /// time. `on_call` is told what came of each call.
-    pub(super) fn new(
-        backend: Backend,
-        quotas: Arc<[Quota]>,
-        within: Duration,
-        clock: Arc<dyn Clock>,
-        on_call: impl Fn(Result<&CheckReply, &Error>) + Send + Sync + 'static,
-    ) -> Self {
-        let (lines, on_call) = (Mutex::default(), Box::new(on_call));
-        Self { shared: Arc::new(Shared { backend, quotas, within, clock, lines, on_call }) }
+    /// time.
+    pub(super) fn new(calls: Calls, quotas: Arc<[Quota]>, within: Duration) -> Self {
+        Self { shared: Arc::new(Shared { calls, quotas, within, lines: Mutex::default() }) }
+    }
+
+    pub(super) fn calls(&self) -> &Calls {
+        &self.shared.calls
     }
 
     /// Checks by itself, or with others, for one who `came` then.
@@ -181,7 +175,7 @@ impl Shared {
 
     /// The next ones to go. `None`: nobody waits, and the line is gone.
     fn next_batch(&self, keys: &Keys) -> Option<Batch> {
-        let now = self.clock.uptime();
+        let now = self.calls.inner.clock.uptime();
         let (mut members, mut within, mut late) = (Vec::new(), self.within, Vec::new());
         let mut lines = self.lines.lock();
         let line = lines.get_mut(keys)?;
@@ -222,8 +216,9 @@ impl Shared {
 
     async fn send(&self, keys: &Keys, asks: Asks, within: Duration) -> Result<CheckReply, Error> {
         let check = Check { quotas: self.quotas.clone(), asks, not_after: Timestamp::MAX };
-        let result = self.backend.apply_limit(keys, check, within).await.map(|answer| answer.reply);
-        (self.on_call)(result.as_ref());
+        let answer = self.calls.inner.backend.apply_limit(keys, check, within).await;
+        let result = answer.map(|answer| answer.reply);
+        self.calls.note(&result);
         result
     }
 

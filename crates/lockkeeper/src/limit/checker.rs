@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{
-    Ask, Check, CheckReply, Checked, Outcome, Peek, Quota, Refund, Refunded, Reset, Standing,
+    Ask, Check, Checked, Outcome, Peek, Quota, Refund, Refunded, Reset, Standing, Subject,
 };
-use lockkeeper_core::{Error, ErrorKind, Keys, MemoryStore, Timestamp, Uptime};
-use lockkeeper_redis::Lane;
+use lockkeeper_core::{Error, Keys, MemoryStore, Timestamp, Uptime};
 
-use super::away::{WhenAway, is_away, is_silent};
+use super::away::{WhenAway, is_away};
 use super::batch::Batches;
-use super::circuit::Way;
+use super::calls::Calls;
 use super::denials::Denials;
 use super::plan::Plan;
 use super::ready::Lines;
@@ -20,8 +19,8 @@ use super::verdict::{Source, Verdict};
 use crate::backend::Backend;
 use crate::keeper::Inner;
 use crate::striped::Striped;
-use crate::telemetry::events::limit_denied;
-use crate::telemetry::{LimitClass, circuit_closed, circuit_opened};
+use crate::telemetry::events::{limit_denied, limit_denied_is_seen};
+use crate::telemetry::{Decided, LimitClass};
 
 /// After this, a store that is away may be back.
 const PERHAPS_BACK: Duration = Duration::from_secs(1);
@@ -57,13 +56,8 @@ impl Checker {
         };
         // A check may wait for one call that is under way, and then goes with the next.
         let within = terms.decide_within / 2;
-        let keeper = inner.clone();
-        let on_call = move |result: Result<&CheckReply, &Error>| match result {
-            Ok(reply) => note_answer(&keeper, class, reply),
-            Err(error) => note_failure(&keeper, error),
-        };
-        let (backend, clock) = (inner.backend.clone(), inner.clock.clone());
-        let batches = Batches::new(backend, plan.quotas.clone(), within, clock, on_call);
+        let calls = Calls { inner: inner.clone(), class };
+        let batches = Batches::new(calls, plan.quotas.clone(), within);
         let plans = Striped::new(|| Arc::new(Plan::clone(&plan)));
         Self {
             inner,
@@ -83,6 +77,25 @@ impl Checker {
         let sent = self.inner.clock.uptime();
         let result = self.decide(keys, ask, sent).await;
         self.counted(keys, ask, sent, result)
+    }
+
+    /// One limit in the memory store: without a future, an allocation or a second look at the clock. `None`: not that
+    /// simple.
+    pub(super) fn at_once(&self, subject: &Subject, ask: Ask) -> Option<Verdict> {
+        let (Backend::Memory(store), [quota]) = (&self.inner.backend, &*self.plan.quotas) else {
+            return None;
+        };
+        if ask.cost == 0 || self.plan.passes_nothing || self.inner.is_closed() {
+            return None;
+        }
+        let checked = store.check_one(&self.plan.one_key(subject)?, *quota, ask).ok()?;
+        let verdict = self.verdict(checked, Source::Store);
+        self.class.decided_many(Decided::from(&verdict), Source::Store, 1);
+        if !verdict.is_allowed() && limit_denied_is_seen() {
+            let keys = self.plan.keys(std::slice::from_ref(subject)).ok()?;
+            limit_denied(self.class.name(), &keys, ask.cost, verdict.retry_after(), Source::Store);
+        }
+        Some(verdict)
     }
 
     /// The answer to a call at `sent`, counted.
@@ -130,14 +143,7 @@ impl Checker {
         {
             return Ok(self.verdict(denied, Source::Remembered));
         }
-        match self.inner.circuit.way(sent) {
-            Way::Closed => {}
-            Way::Open => return Err(circuit_open(keys)),
-            Way::Probe => {
-                self.probe();
-                return Err(circuit_open(keys));
-            }
-        }
+        self.batches.calls().may_ask(keys, sent)?;
         let checked = self.batches.check(keys, ask, sent).await?;
         Ok(self.decided(keys, ask, checked, sent))
     }
@@ -189,22 +195,6 @@ impl Checker {
             }
             _ => Err(error),
         }
-    }
-
-    /// Sees in the background whether the store is back.
-    fn probe(&self) {
-        let (Backend::Redis(lanes), Ok(runtime)) =
-            (&self.inner.backend, tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let (store, within) = (lanes.on(Lane::Command).clone(), self.inner.response_timeout);
-        let (circuit, server) = (self.inner.circuit.clone(), self.inner.address.clone());
-        runtime.spawn(async move {
-            if circuit.probe(store.heartbeat(within)).await {
-                circuit_closed(&server);
-            }
-        });
     }
 
     /// *Never* is said of what the whole limit can never hold; what only the share cannot hold may pass when the store is
@@ -262,32 +252,4 @@ impl Checker {
         self.inner.returned.note(keys, self.inner.clock.uptime());
         Ok(answer?.reply)
     }
-}
-
-/// Of one call, however many checks went with it.
-fn note_answer(keeper: &Inner, class: LimitClass, reply: &CheckReply) {
-    class.answered(reply.checked.len());
-    if reply.repaired > 0 {
-        class.repaired(reply.repaired, keeper.clock.uptime());
-    }
-    store_answered(keeper);
-}
-
-fn note_failure(keeper: &Inner, error: &Error) {
-    if !is_silent(error) {
-        store_answered(keeper);
-    } else if keeper.circuit.was_silent(keeper.clock.uptime()) {
-        circuit_opened(&keeper.address, error);
-    }
-}
-
-fn store_answered(keeper: &Inner) {
-    if keeper.circuit.answered() {
-        circuit_closed(&keeper.address);
-    }
-}
-
-fn circuit_open(keys: &Keys) -> Error {
-    let detail = "the store has not answered lately; it is being probed in the background";
-    Error::new(ErrorKind::Unreachable, "check", detail).with_key(keys)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use super::verdict::Verdict;
 pub const DEFAULT_LEASE_AGE: Duration = Duration::from_secs(1);
 /// So many subjects of one limiter have a purse; those beyond ask the store each time.
 const MAX_PURSES: usize = 10_000;
+/// When there are so many, every so many subjects without one look for purses that nobody uses any more: looking takes as long as
+/// there are purses, and holds up the others.
+const LOOK_EVERY: usize = 1_000;
 /// The most that one purse takes at once.
 const MAX_CHUNK: u64 = 1_000_000;
 /// A purse takes at most this part of the capacity at once, unless said otherwise.
@@ -37,6 +41,8 @@ pub struct LeasedLimiter {
     limiter: Limiter,
     terms: LeaseTerms,
     purses: Arc<RwLock<HashMap<Subject, Arc<Purse>>>>,
+    /// Subjects that found no room for a purse.
+    homeless: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +97,7 @@ impl Limiter {
         let capacity = quotas.iter().map(|quota| quota.capacity()).min().unwrap_or(1);
         let max_chunk = (capacity / CHUNK_PART).clamp(1, MAX_CHUNK);
         let terms = LeaseTerms { max_age: DEFAULT_LEASE_AGE, max_chunk };
-        Ok(LeasedLimiter { limiter: self.clone(), terms, purses: Arc::default() })
+        Ok(LeasedLimiter { limiter: self.clone(), terms, purses: Arc::default(), homeless: Arc::default() })
     }
 }
 
@@ -157,6 +163,10 @@ impl LeasedLimiter {
     fn purse(&self, subject: Subject, keys: lockkeeper_core::Keys) -> Option<Arc<Purse>> {
         if let Some(purse) = self.purses.read().get(&subject) {
             return Some(purse.clone());
+        }
+        let is_full = self.purses.read().len() >= MAX_PURSES;
+        if is_full && !self.homeless.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
+            return None;
         }
         let mut purses = self.purses.write();
         if purses.len() >= MAX_PURSES && !purses.contains_key(&subject) {

@@ -187,6 +187,10 @@ impl Limiter {
     }
 
     async fn ask(&self, subject: impl IntoSubject, ask: Ask) -> Result<Verdict, Error> {
+        let subject = subject.into_subject()?;
+        if let Some(verdict) = self.checker.at_once(&subject, ask) {
+            return Ok(verdict);
+        }
         match self.prepared(subject, ask)? {
             Ok(keys) => self.checker.check(&keys, ask).await,
             Err(verdict) => Ok(self.checker.constant(verdict)),

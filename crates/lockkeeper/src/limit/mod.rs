@@ -2,6 +2,7 @@
 
 mod away;
 mod batch;
+mod calls;
 mod checker;
 mod circuit;
 mod denials;

@@ -108,6 +108,15 @@ impl Plan {
         until.min().unwrap_or(sent)
     }
 
+    /// The bytes of `subject`'s key, on the stack unless they are many, where there is one limit.
+    pub(super) fn one_key(&self, subject: &Subject) -> Option<SmallVec<[u8; 128]>> {
+        let [part] = &self.parts[..] else { return None };
+        let mut key = SmallVec::from_slice(self.prefix.as_bytes());
+        key.extend_from_slice(&part.base);
+        key.extend_from_slice(subject.as_bytes());
+        Some(key)
+    }
+
     /// All keys of any call lie in one cluster slot.
     pub(super) fn is_in_one_slot(&self) -> bool {
         let is_of_one = self.parts.iter().all(|part| part.subject == 0) && self.parts.len() <= 1;

@@ -149,6 +149,11 @@ pub(crate) fn limit_denied(
     );
 }
 
+/// Somebody reads [`limit_denied`]: only then is it worth naming the keys.
+pub(crate) fn limit_denied_is_seen() -> bool {
+    tracing::enabled!(target: LIMIT_TARGET, tracing::Level::DEBUG)
+}
+
 pub(crate) fn limit_refund_failed(limit: &str, cost: u64, error: &Error) {
     let message = table::LIMIT_REFUND_FAILED.name;
     debug!(target: LIMIT_TARGET, message, limit, cost, error = %WithoutKey(error));
