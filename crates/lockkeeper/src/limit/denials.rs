@@ -109,3 +109,55 @@ impl Denial {
         checked
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::limit::Outcome;
+    use lockkeeper_core::{Key, Prefix};
+
+    use super::*;
+
+    fn at(ms: u64) -> Uptime {
+        Uptime::from_micros(ms * 1000)
+    }
+
+    fn keys(number: usize) -> Keys {
+        Keys::from(Key::new(&Prefix::empty(), number.to_string()).unwrap())
+    }
+
+    fn denial(from: Uptime) -> Denial {
+        let verdict = Checked { outcome: Outcome::Denied { by: 0 }, standings: Default::default() };
+        Denial { least: 1, verdict, sent: from, came: from, until: from.after(Duration::from_millis(50)) }
+    }
+
+    #[test]
+    fn a_flood_of_subjects_is_bounded_and_looked_through_seldom() {
+        let mut known = Known::default();
+        (0..MAX_REMEMBERED + 5).for_each(|number| known.put(&keys(number), denial(at(1)), at(1)));
+        assert_eq!((known.denials.len(), known.next_sweep), (MAX_REMEMBERED, at(101)));
+        known.put(&keys(MAX_REMEMBERED), denial(at(60)), at(60));
+        assert!(
+            !known.denials.contains_key(&keys(MAX_REMEMBERED)),
+            "all are over, but it is too soon to look"
+        );
+        known.put(&keys(3), denial(at(60)), at(60));
+        assert_eq!(known.denials[&keys(3)].until, at(110), "what is known is written anew");
+        known.put(&keys(MAX_REMEMBERED), denial(at(101)), at(101));
+        assert_eq!(known.denials.len(), 2);
+    }
+
+    #[test]
+    fn a_refusal_from_before_something_was_given_back_is_not_remembered() {
+        let (denials, returned) = (Denials::default(), Returned::default());
+        denials.known.lock().put(&keys(1), denial(at(1)), at(1));
+        denials.count.store(1, Ordering::Relaxed);
+        assert!(denials.of(&keys(1), 2, at(2), &returned).is_none(), "another cost");
+        assert!(denials.of(&keys(1), 1, at(2), &returned).is_some());
+        returned.note(&keys(1), at(0));
+        assert!(denials.of(&keys(1), 1, at(2), &returned).is_some(), "it was sent after that");
+        // An answer that was on its way when something was given back.
+        returned.note(&keys(1), at(2));
+        assert!(denials.of(&keys(1), 1, at(3), &returned).is_none());
+        assert_eq!(denials.count.load(Ordering::Relaxed), 0);
+    }
+}
