@@ -287,7 +287,7 @@ impl Checker {
     /// The keys of `subjects`, or the verdict where nobody has to be asked.
     pub(super) fn prepared(&self, subjects: &[Subject], ask: Ask) -> Result<Result<Keys, Verdict>, Error> {
         if ask.cost == 0 {
-            let detail = "the cost is 0, which takes nothing; to look, use `peek`";
+            let detail = "the cost is 0; at least 1 (to look without taking, use `peek`)";
             return Err(Error::bad_argument("check", detail).with_key(self.class.name()));
         }
         if self.inner.is_closed() {
