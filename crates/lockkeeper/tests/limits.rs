@@ -36,6 +36,24 @@ async fn a_verdict_says_what_is_left_when_to_come_back_and_that_it_never_fits() 
 }
 
 #[tokio::test]
+async fn a_verdict_is_short_when_printed_for_debugging() {
+    let (keeper, _clock) = stepped().await;
+    let verdict = keeper.limiter("login", "10/s").unwrap().check("u").await.unwrap();
+    let text = format!("{verdict:?}");
+    assert!(text.contains("source: Store") && text.contains("remaining: 9"), "{text}");
+    assert!(!text.contains("Plan") && text.len() < 400, "{text}");
+}
+
+#[tokio::test]
+async fn a_limit_counts_afresh_when_it_gets_company_and_not_when_it_has_some() {
+    let (keeper, _clock) = stepped().await;
+    let keys = |limits: &str| keeper.limiter("api", limits).unwrap().keys("u").unwrap();
+    let (one, two, three) = (keys("10/s"), keys("10/s; 1000/h"), keys("10/s; 1000/h; 5000/d"));
+    assert_ne!(one[0], two[0]);
+    assert_eq!(two, three[..2]);
+}
+
+#[tokio::test]
 async fn several_limits_are_one_and_the_answer_names_the_one_that_refused() {
     let (keeper, clock) = stepped().await;
     let api = keeper.limiter("api", "2/s fixed-window; 3/h fixed-window").unwrap();

@@ -6,7 +6,7 @@ use lockkeeper_core::limit::{Ask, IntoSubject, Subject};
 use lockkeeper_core::{Error, ErrorKind, Uptime};
 
 use super::checker::Checker;
-use super::limiter::Limiter;
+use super::limiter::{CHECK, Limiter};
 use super::plan::Plan;
 use super::verdict::{Source, Verdict, Verdicts};
 use crate::keeper::Keeper;
@@ -128,7 +128,7 @@ impl Joint {
             return Err(Error::bad_argument(OPERATION, detail));
         }
         match &self.way {
-            Way::AtOnce(checker) => match checker.prepared(&subjects, Ask::whole(cost))? {
+            Way::AtOnce(checker) => match checker.prepared(CHECK, &subjects, Ask::whole(cost))? {
                 Ok(keys) => checker.check(&keys, Ask::whole(cost)).await,
                 Err(verdict) => Ok(checker.constant(verdict)),
             },

@@ -11,7 +11,7 @@ use lockkeeper_core::limit::{Algorithm, Ask, IntoSubject, Subject};
 use lockkeeper_core::{Error, ErrorKind};
 use parking_lot::{Mutex, RwLock};
 
-use super::limiter::Limiter;
+use super::limiter::{CHECK, Limiter};
 use super::purse::Purse;
 use super::verdict::Verdict;
 
@@ -146,7 +146,7 @@ impl LeasedLimiter {
         if let Some(verdict) = self.purses.read().get(&subject).and_then(|purse| purse.spend(cost)) {
             return Ok(verdict);
         }
-        match self.limiter.prepared(&subject, Ask::whole(cost))? {
+        match self.limiter.prepared(CHECK, &subject, Ask::whole(cost))? {
             Err(verdict) => Ok(self.limiter.checker.constant(verdict)),
             Ok(keys) => match self.purse(subject, keys.clone()) {
                 Some(purse) => purse.check(cost).await,

@@ -17,6 +17,8 @@ use crate::telemetry::LimitClass;
 
 /// How long a decision may take, waiting for a connection included, before the [policy](WhenAway) decides.
 pub const DEFAULT_DECIDE_WITHIN: Duration = Duration::from_millis(100);
+/// What errors name, where nobody looks or gives back.
+pub(super) const CHECK: &str = "check";
 const MIN_DECIDE_WITHIN: Duration = Duration::from_millis(2);
 
 /// Limits under a name, such as `login`. Made by [`Keeper::limiter`]; cheap to clone.
@@ -191,7 +193,7 @@ impl Limiter {
         if let Some(verdict) = self.checker.at_once(&subject, ask) {
             return Ok(verdict);
         }
-        match self.prepared(subject, ask)? {
+        match self.prepared(CHECK, subject, ask)? {
             Ok(keys) => self.checker.check(&keys, ask).await,
             Err(verdict) => Ok(self.checker.constant(verdict)),
         }
@@ -200,11 +202,12 @@ impl Limiter {
     /// The keys, or the verdict where nobody has to be asked.
     pub(super) fn prepared(
         &self,
+        operation: &'static str,
         subject: impl IntoSubject,
         ask: Ask,
     ) -> Result<Result<Keys, Verdict>, Error> {
         let subject = subject.into_subject()?;
-        self.checker.prepared(&[subject], ask)
+        self.checker.prepared(operation, &[subject], ask)
     }
 
     /// Waits until `cost` is granted, for `limit` at most, in the order in which callers of this process came for the
@@ -226,7 +229,7 @@ impl Limiter {
         limit: Duration,
     ) -> Result<Verdict, Error> {
         let ask = Ask::whole(cost);
-        let keys = match self.prepared(subject, ask)? {
+        let keys = match self.prepared(CHECK, subject, ask)? {
             Ok(keys) => keys,
             Err(verdict) => return Ok(self.checker.constant(verdict)),
         };
@@ -246,7 +249,7 @@ impl Limiter {
     /// It changes nothing.
     pub async fn peek(&self, subject: impl IntoSubject, cost: u64) -> Result<Verdict, Error> {
         let ask = Ask::whole(cost);
-        match self.prepared(subject, ask)? {
+        match self.prepared("peek", subject, ask)? {
             Ok(keys) => self.checker.peek(&keys, ask).await,
             Err(verdict) => Ok(verdict),
         }
@@ -265,7 +268,7 @@ impl Limiter {
     /// # Cancel safety
     /// It may have been given back.
     pub async fn refund(&self, subject: impl IntoSubject, cost: u64) -> Result<(), Error> {
-        match self.prepared(subject, Ask::whole(cost))? {
+        match self.prepared("refund", subject, Ask::whole(cost))? {
             Ok(keys) => self.checker.refund(&keys, cost).await.map(drop),
             Err(_constant) => Ok(()),
         }
@@ -282,7 +285,7 @@ impl Limiter {
     /// # Cancel safety
     /// It may have been forgotten.
     pub async fn reset(&self, subject: impl IntoSubject) -> Result<bool, Error> {
-        match self.prepared(subject, Ask::whole(1))? {
+        match self.prepared("reset", subject, Ask::whole(1))? {
             Ok(keys) => Ok(self.checker.reset(&keys).await? > 0),
             Err(_constant) => Ok(false),
         }
@@ -291,13 +294,18 @@ impl Limiter {
 
 impl Checker {
     /// The keys of `subjects`, or the verdict where nobody has to be asked.
-    pub(super) fn prepared(&self, subjects: &[Subject], ask: Ask) -> Result<Result<Keys, Verdict>, Error> {
+    pub(super) fn prepared(
+        &self,
+        operation: &'static str,
+        subjects: &[Subject],
+        ask: Ask,
+    ) -> Result<Result<Keys, Verdict>, Error> {
         if ask.cost == 0 {
-            let detail = "the cost is 0, which takes nothing; to look, use `peek`";
-            return Err(Error::bad_argument("check", detail).with_key(self.class.name()));
+            let detail = "the cost is 0; at least 1 (to look without taking, use `peek`)";
+            return Err(Error::bad_argument(operation, detail).with_key(self.class.name()));
         }
         if self.inner.is_closed() {
-            return Err(Error::new(ErrorKind::Closed, "check", "").with_key(self.class.name()));
+            return Err(Error::new(ErrorKind::Closed, operation, "").with_key(self.class.name()));
         }
         if self.plan.passes_nothing {
             let never = lockkeeper_core::limit::Checked {
