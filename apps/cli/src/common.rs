@@ -75,7 +75,7 @@ impl Common {
         let url = self.url()?;
         if url.starts_with("memory:") {
             return Err(Failure::usage(
-                "memory:// is a store inside one process: no other process would see the lock; give the URL of a server",
+                "memory:// is a store inside one process: no other process would see what is in it; give the URL of a server",
             )
             .into());
         }
@@ -174,6 +174,15 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&serde_json::to_string(value)?)
 }
 
+/// A duration as typed.
+///
+/// # Errors
+/// Not one, in words for people: humantime's own tell of positions in the text.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let mistaken = |_| "it is no duration such as 30s, 1m 30s, 500ms or 2h".to_owned();
+    humantime::parse_duration(text).map_err(mistaken)
+}
+
 /// A duration for people, without more digits than anybody reads.
 pub fn rounded(duration: Duration) -> String {
     let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -192,6 +201,14 @@ mod tests {
     fn durations_are_short() {
         assert_eq!(rounded(Duration::from_micros(1_234_567)), "1s 234ms");
         assert_eq!(rounded(Duration::from_millis(27_513)), "27s");
+    }
+
+    #[test]
+    fn what_is_no_duration_is_told_what_one_looks_like() {
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        for text in ["", "soon", "-1s", "5", "1e3s", "99999999999999999999y"] {
+            assert!(duration(text).unwrap_err().contains("such as 30s"), "{text}");
+        }
     }
 
     #[test]

@@ -166,7 +166,8 @@ fn value(page: &str, name: &str, labels: &[&str]) -> f64 {
 }
 
 fn check_page(page: &str) {
-    for metric in METRICS {
+    // The demo is about locks: it makes no limiter.
+    for metric in METRICS.iter().filter(|metric| metric.name.starts_with("redis_lock_")) {
         let kind = format!("{:?}", metric.kind).to_lowercase();
         assert!(page.contains(&format!("\n# TYPE {} {kind}\n", metric.name)), "{} in\n{page}", metric.name);
         let is_shown = |line: &str| {

@@ -12,7 +12,7 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
-use crate::limit::Purses;
+use crate::limit::{Purses, Returned};
 use crate::lock::{Locals, Queues, Segments};
 use crate::telemetry;
 
@@ -153,6 +153,7 @@ impl KeeperBuilder {
             limit_prefix: self.limit_prefix.map_or_else(|| Prefix::new(DEFAULT_LIMIT_PREFIX), Ok)?,
             circuit: Arc::default(),
             purses: Purses::default(),
+            returned: Returned::default(),
             identity,
             name,
             queues,

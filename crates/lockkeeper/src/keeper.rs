@@ -12,7 +12,7 @@ use lockkeeper_redis::{Lane, RedisStore};
 use crate::backend::Backend;
 use crate::background::Background;
 use crate::builder::KeeperBuilder;
-use crate::limit::{Circuit, Purses};
+use crate::limit::{Circuit, Purses, Returned};
 use crate::lock::{GiveBack, Lines, Locals, Lock, Queues, Segments};
 
 /// Makes locks on one store. Cheap to clone; clones share connections, thread and clock.
@@ -29,6 +29,7 @@ pub(crate) struct Inner {
     pub(crate) limit_prefix: Prefix,
     pub(crate) circuit: Arc<Circuit>,
     pub(crate) purses: Purses,
+    pub(crate) returned: Returned,
     pub(crate) identity: Identity,
     /// What others see of those who wait here.
     pub(crate) name: KeeperName,

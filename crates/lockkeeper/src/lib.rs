@@ -1,4 +1,4 @@
-//! Locks on Redis and Valkey: leases with fencing, a watchdog and honest answers.
+//! Locks and limits on Redis and Valkey: leases with fencing, a watchdog, exact rate limits and honest answers.
 //!
 //! A distributed lock is a **lease**, and a lease is *probabilistic* mutual exclusion: expiry, failover, clock jumps
 //! and paused processes can all put two holders into the critical section. So this crate gives you a lease *and* what
@@ -26,9 +26,26 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 //! ```
 
+//! And **limits**: how fast something may happen ([`Keeper::limiter`]), or how many at once ([`Keeper::concurrency`]).
 //!
-//! Where to go on: the [`guide`] (what a lock promises, fencing, failures, operations); [`Lock`] for everything that can
-//! be set, and [`Lock::run`] for work that is cancelled when the lease is lost; [`LockGuard::lost`];
+//! ```
+//! # async fn example() -> Result<(), lockkeeper::Error> {
+//! use lockkeeper::{Keeper, Subject, Verdict};
+//!
+//! let keeper = Keeper::connect("memory://").await?;
+//! let api = keeper.limiter("api", "10/s; 1000/h")?; // make it once, and keep it
+//! match api.check(Subject::user("42")).await? {
+//!     Verdict::Allowed { remaining, .. } => println!("{remaining} left"),
+//!     Verdict::Denied { retry_after, .. } => println!("come back in {retry_after:?}"),
+//!     _ => println!("never"),
+//! }
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+//! ```
+//!
+//! Where to go on: the [`guide`] (what a lock promises, fencing, [limits](guide::limits), failures, operations); [`Lock`] and
+//! [`Limiter`] for everything that can be set, and [`Lock::run`] for work that is cancelled when the lease is lost; [`LockGuard::lost`];
 //! [`Keeper::lock_all`] for several names, all of them or nothing.
 
 mod backend;

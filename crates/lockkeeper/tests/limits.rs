@@ -36,6 +36,24 @@ async fn a_verdict_says_what_is_left_when_to_come_back_and_that_it_never_fits() 
 }
 
 #[tokio::test]
+async fn a_verdict_is_short_when_printed_for_debugging() {
+    let (keeper, _clock) = stepped().await;
+    let verdict = keeper.limiter("login", "10/s").unwrap().check("u").await.unwrap();
+    let text = format!("{verdict:?}");
+    assert!(text.contains("source: Store") && text.contains("remaining: 9"), "{text}");
+    assert!(!text.contains("Plan") && text.len() < 400, "{text}");
+}
+
+#[tokio::test]
+async fn a_limit_counts_afresh_when_it_gets_company_and_not_when_it_has_some() {
+    let (keeper, _clock) = stepped().await;
+    let keys = |limits: &str| keeper.limiter("api", limits).unwrap().keys("u").unwrap();
+    let (one, two, three) = (keys("10/s"), keys("10/s; 1000/h"), keys("10/s; 1000/h; 5000/d"));
+    assert_ne!(one[0], two[0]);
+    assert_eq!(two, three[..2]);
+}
+
+#[tokio::test]
 async fn several_limits_are_one_and_the_answer_names_the_one_that_refused() {
     let (keeper, clock) = stepped().await;
     let api = keeper.limiter("api", "2/s fixed-window; 3/h fixed-window").unwrap();
@@ -130,7 +148,10 @@ async fn unlimited_and_nothing_are_values_and_ask_nobody() {
     let verdict = open.check_cost("u", u64::MAX).await.unwrap();
     assert_eq!((verdict.granted(), verdict.detail().source()), (u64::MAX, Source::Constant));
     let shut = keeper.limiter("shut", [Limit::Nothing, Limit::Unlimited]).unwrap();
-    assert!(matches!(shut.check("u").await.unwrap(), Verdict::Never { .. }));
+    let never = shut.check("u").await.unwrap();
+    assert!(matches!(never, Verdict::Never { .. }) && never.remaining() == 0, "{never:?}");
+    let joint = keeper.joint_in_sequence([keeper.limiter("first", "5/h").unwrap(), open.clone()]).unwrap();
+    assert_eq!(joint.check(["u", "u"], 1).await.unwrap().detail().source(), Source::Store, "one was asked");
     let mixed = keeper.limiter("mixed", "unlimited; 1/h").unwrap();
     assert!(mixed.check("u").await.unwrap().is_allowed() && !mixed.check("u").await.unwrap().is_allowed());
 }
@@ -418,4 +439,29 @@ async fn r134_leases_exceed_the_bound_of_an_interval_by_no_more_than_what_lies_i
         let total: u64 = admitted.iter().map(|(_, count)| count).sum();
         assert!(total > 400, "seed {seed}: {total} is no load");
     }
+}
+
+/// Tokens are returned also when the runtime that was to do it has ended.
+#[test]
+fn a_purse_outlives_the_runtime_of_its_first_chunk() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let (clock, limiter, leased) = first.block_on(async {
+        let (keeper, clock) = stepped().await;
+        let limiter = keeper.limiter("hot", "10000/h fixed-window").unwrap();
+        let leased = limiter.leased().unwrap();
+        assert!(leased.check("u").await.unwrap().is_allowed());
+        (clock, limiter, leased)
+    });
+    drop(first);
+    second.block_on(async {
+        clock.advance(secs(2));
+        assert!(leased.check("u").await.unwrap().is_allowed());
+        assert!(leased.outstanding() > 0);
+        clock.advance(secs(2));
+        until("all is returned", SOON, async || limiter.peek("u", 1).await.unwrap().remaining() == 9_998)
+            .await;
+        assert_eq!(leased.outstanding(), 0);
+    });
 }

@@ -38,7 +38,7 @@ fn open(text: &str) -> Result<Open, String> {
     if text == "forever" {
         return Ok(Open::Forever);
     }
-    let length = humantime::parse_duration(text).map_err(|error| format!("{error}; or `forever`"))?;
+    let length = crate::common::duration(text).map_err(|error| format!("{error}; or `forever`"))?;
     if length <= LONGEST_OPEN { Ok(Open::For(length)) } else { Err("at most 24h, or `forever`".to_owned()) }
 }
 

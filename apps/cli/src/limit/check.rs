@@ -31,15 +31,15 @@ pub(super) struct CheckArgs {
     whom: Whom,
 
     /// Take so much, or nothing.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     cost: u64,
 
     /// Take as much as there is, at most so much.
-    #[arg(long, value_name = "N", conflicts_with_all = ["cost", "wait"])]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with_all = ["cost", "wait"])]
     up_to: Option<u64>,
 
     /// Wait until it is allowed, for so long at most; denied at once where that will not do.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = common::duration)]
     wait: Option<Duration>,
 
     /// Print nothing: the exit code says it.
@@ -59,7 +59,7 @@ pub(super) struct PeekArgs {
     whom: Whom,
 
     /// As if so much were to be taken.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     cost: u64,
 }
 

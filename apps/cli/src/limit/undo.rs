@@ -20,7 +20,7 @@ pub(super) struct RefundArgs {
     whom: Whom,
 
     /// So much.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     cost: u64,
 }
 

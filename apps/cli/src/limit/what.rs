@@ -56,6 +56,9 @@ pub(super) struct Manner {
 
 /// The error's own words, without what clap says beside it.
 fn limit(text: &str) -> Result<Limit, String> {
+    if text.contains(';') {
+        return Err("these are several: give --limit once for each".to_owned());
+    }
     text.parse().map_err(|error: lockkeeper::Error| error.detail().to_owned())
 }
 

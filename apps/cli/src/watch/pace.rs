@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use crate::common;
+
 /// How often one may look.
 const EVERY: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
@@ -18,7 +20,7 @@ pub(crate) struct Pace {
     pub(crate) every: Duration,
 
     /// End after so long.
-    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = common::duration)]
     length: Option<Duration>,
 
     /// End after so many looks.
@@ -27,7 +29,7 @@ pub(crate) struct Pace {
 }
 
 fn every(text: &str) -> Result<Duration, String> {
-    let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let every = common::duration(text)?;
     if EVERY.contains(&every) { Ok(every) } else { Err("one may look every 100ms to 1h".to_owned()) }
 }
 

@@ -157,7 +157,7 @@ fn kinds_keep_keys_apart_and_encoded_ones_are_found_again() {
 #[test]
 fn wrong_usage_is_64_and_names_what_is_wrong_before_anybody_is_asked() {
     let url = "redis://127.0.0.1:1";
-    let shapes: [(&[&str], &str); 12] = [
+    let shapes: [(&[&str], &str); 17] = [
         (&["check", "login", "a"], "--limit"),
         (&["check", "login", "a", "--limit", "5"], "`5` has no `/`"),
         (&["check", "login", "a", "--limit", "-1/s"], "cannot be negative"),
@@ -166,7 +166,15 @@ fn wrong_usage_is_64_and_names_what_is_wrong_before_anybody_is_asked() {
         (&["check", "Log In", "a", "--limit", "5/s"], "`Log In` is no name"),
         (&["check", "login", "", "--limit", "5/s"], "empty"),
         (&["check", "login", "a", "--limit", "5/s", "--cost", "0"], "the cost is 0"),
-        (&["check", "login", "a", "--limit", "5/s", "--cost", "-3"], "-3"),
+        (
+            &["refund", "login", "a", "--limit", "5/s", "--cost", "0"],
+            "refund login: bad argument: the cost is 0",
+        ),
+        (&["check", "login", "a", "--limit", "5/s", "--cost", "-3"], "invalid value '-3' for '--cost <N>'"),
+        (&["refund", "login", "a", "--limit", "5/s", "--cost", "-3"], "invalid value '-3' for '--cost <N>'"),
+        (&["check", "login", "a", "--limit", "5/s", "--wait", "-1s"], "no duration such as 30s"),
+        (&["check", "login", "a", "--limit", "5/s", "--wait", "soon"], "no duration such as 30s"),
+        (&["check", "login", "a", "--limit", "5/s; 9/h"], "give --limit once for each"),
         (&["check", "login", "a", "--limit", "5/s", "--kind", "ip"], "`a` is no IP address"),
         (&["peek", "login", "a", "--limit", "5/s", "--kind", "Org"], "`Org`"),
         (&["reset", "login", "a\n", "--limit", "5/s", "--encoded"], "is no encoded subject"),

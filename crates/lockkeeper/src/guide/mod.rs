@@ -1,4 +1,4 @@
-//! The guide: what a lock promises, and how to live with what it cannot promise.
+//! The guide: what locks and limits promise, and how to live with what they cannot promise.
 
 #[doc = include_str!("leases.md")]
 pub mod leases {}
@@ -8,6 +8,7 @@ pub mod waiting {}
 
 #[doc = include_str!("concurrency.md")]
 pub mod concurrency {}
+
 #[doc = include_str!("limits.md")]
 pub mod limits {}
 

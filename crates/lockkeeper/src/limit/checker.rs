@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{
-    Ask, Check, Checked, Outcome, Peek, Refund, Refunded, Reset, Standing, Subject,
+    Ask, Check, Checked, Outcome, Peek, Quota, Refund, Refunded, Reset, Standing, Subject,
 };
 use lockkeeper_core::{Error, Keys, MemoryStore, Timestamp, Uptime};
 
@@ -21,6 +21,9 @@ use crate::keeper::Inner;
 use crate::striped::Striped;
 use crate::telemetry::events::{limit_denied, limit_denied_is_seen};
 use crate::telemetry::{Decided, LimitClass};
+
+/// After this, a store that is away may be back.
+const PERHAPS_BACK: Duration = Duration::from_secs(1);
 
 /// Everything that the clones of a limiter share.
 pub(super) struct Checker {
@@ -136,12 +139,12 @@ impl Checker {
             return self.ask_memory(store, keys, ask);
         }
         if self.terms.remembers
-            && let Some(denied) = self.denials.of(keys, ask.least(), || sent)
+            && let Some(denied) = self.denials.of(keys, ask.least(), sent, &self.inner.returned)
         {
             return Ok(self.verdict(denied, Source::Remembered));
         }
         self.batches.calls().may_ask(keys, sent)?;
-        let checked = self.batches.check(keys, ask).await?;
+        let checked = self.batches.check(keys, ask, sent).await?;
         Ok(self.decided(keys, ask, checked, sent))
     }
 
@@ -187,35 +190,47 @@ impl Checker {
         }
         match (self.terms.away, &self.shares) {
             (WhenAway::Allow, _) => Ok(self.verdict(self.all_allowed(ask), Source::Unchecked)),
-            (WhenAway::Share { .. }, Some(shares)) => match shares.decide(keys, ask) {
-                Some(decided) => decided.map(|checked| self.verdict(checked, Source::Share)),
-                None => Ok(self.verdict(self.none_allowed(), Source::Share)),
-            },
+            (WhenAway::Share { .. }, Some(shares)) => {
+                Ok(self.verdict(self.out_of_share(shares, keys, ask)?, Source::Share))
+            }
             _ => Err(error),
         }
     }
 
+    /// *Never* is said of what the whole limit can never hold; what only the share cannot hold may pass when the store is
+    /// back.
+    fn out_of_share(&self, shares: &Shares, keys: &Keys, ask: Ask) -> Result<Checked, Error> {
+        if let Some(by) = self.plan.quotas.iter().position(|quota| ask.least() > quota.capacity()) {
+            return Ok(self.unasked(Outcome::Never { by }));
+        }
+        let Some(decided) = shares.decide(keys, ask) else {
+            return Ok(self.unasked(Outcome::Denied { by: 0 }));
+        };
+        let mut checked = decided?;
+        if let Outcome::Never { by } = checked.outcome {
+            checked.outcome = Outcome::Denied { by };
+            let too_small = checked.standings.iter_mut().filter(|standing| standing.retry_after.is_none());
+            too_small.for_each(|standing| standing.retry_after = Some(PERHAPS_BACK));
+        }
+        Ok(checked)
+    }
+
     /// An allowance that nobody checked.
     pub(super) fn all_allowed(&self, ask: Ask) -> Checked {
-        self.unasked(Outcome::Allowed { granted: ask.cost }, |capacity| capacity)
+        self.unasked(Outcome::Allowed { granted: ask.cost })
     }
 
-    /// A refusal where no share is left.
-    fn none_allowed(&self) -> Checked {
-        self.unasked(Outcome::Denied { by: 0 }, |_| 0)
-    }
-
-    fn unasked(&self, outcome: Outcome, remaining: impl Fn(u64) -> u64) -> Checked {
-        let denied = matches!(outcome, Outcome::Denied { .. });
-        let standing = |capacity: u64| Standing {
-            limit: capacity,
-            remaining: remaining(capacity),
-            // It may be back by then.
-            retry_after: Some(if denied { Duration::from_secs(1) } else { Duration::ZERO }),
-            reset: if denied { Duration::from_secs(1) } else { Duration::ZERO },
+    /// What is said without counting.
+    fn unasked(&self, outcome: Outcome) -> Checked {
+        let is_allowed = matches!(outcome, Outcome::Allowed { .. });
+        let wait = if is_allowed { Duration::ZERO } else { PERHAPS_BACK };
+        let standing = |(at, quota): (usize, &Quota)| Standing {
+            limit: quota.capacity(),
+            remaining: if is_allowed { quota.capacity() } else { 0 },
+            retry_after: (outcome != Outcome::Never { by: at }).then_some(wait),
+            reset: wait,
         };
-        let standings = self.plan.quotas.iter().map(|quota| standing(quota.capacity())).collect();
-        Checked { outcome, standings }
+        Checked { outcome, standings: self.plan.quotas.iter().enumerate().map(standing).collect() }
     }
 
     pub(super) async fn peek(&self, keys: &Keys, ask: Ask) -> Result<Verdict, Error> {
@@ -227,14 +242,14 @@ impl Checker {
     pub(super) async fn refund(&self, keys: &Keys, cost: u64) -> Result<Refunded, Error> {
         let refund = Refund { quotas: self.plan.quotas.clone(), cost, not_after: Timestamp::MAX };
         let answer = self.inner.backend.apply_limit(keys, refund, self.inner.response_timeout).await;
-        self.denials.forget(keys);
+        self.inner.returned.note(keys, self.inner.clock.uptime());
         Ok(answer?.reply)
     }
 
     pub(super) async fn reset(&self, keys: &Keys) -> Result<usize, Error> {
         let reset = Reset { quotas: self.plan.quotas.clone() };
         let answer = self.inner.backend.apply_limit(keys, reset, self.inner.response_timeout).await;
-        self.denials.forget(keys);
+        self.inner.returned.note(keys, self.inner.clock.uptime());
         Ok(answer?.reply)
     }
 }

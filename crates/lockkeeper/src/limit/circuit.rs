@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockkeeper_core::Uptime;
+use lockkeeper_core::{Error, Uptime};
+
+use super::away::is_silent;
 
 /// So many calls in a row without an answer open it.
 const OPENS_AFTER: u32 = 3;
@@ -62,15 +64,32 @@ impl Circuit {
         !self.is_open.swap(true, Ordering::AcqRel)
     }
 
-    /// Closed when the answer to `sign_of_life` comes. True: by this one.
-    pub(super) async fn probe<T, E>(&self, sign_of_life: impl Future<Output = Result<T, E>>) -> bool {
-        sign_of_life.await.is_ok() && self.answered()
+    /// Closed when the answer to `sign_of_life` comes, also where it is an error: a server that refuses is to be heard.
+    /// True: by this one.
+    pub(super) async fn probe<T>(&self, sign_of_life: impl Future<Output = Result<T, Error>>) -> bool {
+        let is_answer = sign_of_life.await.map_or_else(|error| !is_silent(&error), |_| true);
+        is_answer && self.answered()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper_core::{ErrorKind, Refusal};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_refuses_is_there_and_one_that_is_silent_is_not() {
+        let circuit = Circuit::default();
+        assert!((0..3).any(|_| circuit.was_silent(at(0))));
+        for silent in [ErrorKind::Unreachable, ErrorKind::OutcomeUnknown { not_after: None }] {
+            assert!(!circuit.probe(async { Err::<(), _>(Error::new(silent, "heartbeat", "")) }).await);
+            assert_eq!(circuit.way(at(0)), Way::Open);
+        }
+        let refused = ErrorKind::Refused(Refusal::NotAuthenticated);
+        assert!(circuit.probe(async { Err::<(), _>(Error::new(refused, "heartbeat", "")) }).await);
+        assert_eq!(circuit.way(at(0)), Way::Closed);
+    }
 
     fn at(ms: u64) -> Uptime {
         Uptime::from_micros(ms * 1000)
@@ -88,17 +107,5 @@ mod tests {
         assert_eq!((circuit.way(at(100)), circuit.way(at(100))), (Way::Probe, Way::Open));
         assert!(circuit.answered() && !circuit.answered(), "it closes once");
         assert_eq!(circuit.way(at(101)), Way::Closed);
-    }
-
-    #[tokio::test]
-    async fn only_a_sign_of_life_closes_it() {
-        let circuit = Circuit::default();
-        (0..3).for_each(|_| _ = circuit.was_silent(at(0)));
-        assert!(!circuit.probe(std::future::ready(Err::<(), ()>(()))).await);
-        assert_eq!((circuit.way(at(100)), circuit.way(at(199))), (Way::Probe, Way::Open), "one each 100 ms");
-        assert_eq!(circuit.way(at(200)), Way::Probe);
-        assert!(circuit.probe(std::future::ready(Ok::<(), ()>(()))).await);
-        assert_eq!(circuit.way(at(200)), Way::Closed);
-        assert!(!circuit.was_silent(at(300)), "it begins to count anew");
     }
 }

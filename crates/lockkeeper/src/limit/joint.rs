@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use lockkeeper_core::limit::{Ask, IntoSubject, Subject};
-use lockkeeper_core::{Error, ErrorKind};
+use lockkeeper_core::{Error, ErrorKind, Uptime};
 
 use super::checker::Checker;
-use super::limiter::Limiter;
+use super::limiter::{CHECK, Limiter};
 use super::plan::Plan;
-use super::verdict::{Verdict, Verdicts};
+use super::verdict::{Source, Verdict, Verdicts};
 use crate::keeper::Keeper;
 use crate::telemetry::LimitClass;
 use crate::telemetry::events::limit_refund_failed;
@@ -69,9 +69,11 @@ impl Keeper {
     /// As [`joint`](Self::joint), but one limiter after another, giving back what the earlier ones took when a later one
     /// refuses. Works on a cluster too.
     ///
-    /// Bound: no limit is ever exceeded. Between taking and giving back, and for good where giving back fails or the
-    /// caller goes away, an earlier limit may refuse others though a later one refused the call: by its cost, per call
-    /// under way or given up.
+    /// Bound: over a run, no limit is exceeded; within a given interval, an earlier one may be by what is given back in it,
+    /// which was taken a decision's time before. Between taking and giving back, and for good where giving back fails or
+    /// comes too late (the quota has come back by itself meanwhile) or the caller goes away, an earlier limit may refuse
+    /// others though a later one refused the call: by its cost, per call under way or given up. What an earlier limiter
+    /// allowed while the store was away was charged nowhere, and is not given back.
     ///
     /// # Errors
     /// No limiter, or more than eight limits together; a limiter of another keeper.
@@ -126,7 +128,7 @@ impl Joint {
             return Err(Error::bad_argument(OPERATION, detail));
         }
         match &self.way {
-            Way::AtOnce(checker) => match checker.prepared(&subjects, Ask::whole(cost))? {
+            Way::AtOnce(checker) => match checker.prepared(CHECK, &subjects, Ask::whole(cost))? {
                 Ok(keys) => checker.check(&keys, Ask::whole(cost)).await,
                 Err(verdict) => Ok(checker.constant(verdict)),
             },
@@ -135,11 +137,15 @@ impl Joint {
     }
 
     async fn in_sequence(&self, plan: &Arc<Plan>, subjects: &[Subject], cost: u64) -> Result<Verdict, Error> {
-        let mut before = Verdicts::of(plan);
-        for (at, (limiter, subject)) in self.limiters.iter().zip(subjects).enumerate() {
+        let (mut before, mut charges) = (Verdicts::of(plan), Vec::new());
+        for (limiter, subject) in self.limiters.iter().zip(subjects) {
+            let sent = limiter.now();
             let verdict = limiter.check_cost(subject, cost).await;
-            if !verdict.as_ref().is_ok_and(Verdict::is_allowed) {
-                self.give_back(&subjects[..at], cost).await;
+            match &verdict {
+                Ok(allowed) if allowed.is_allowed() => {
+                    charges.extend(Charge::of(limiter, subject, allowed, sent));
+                }
+                _ => give_back(&charges).await,
             }
             before = before.and(&verdict?);
             if !before.is_allowed() {
@@ -148,13 +154,38 @@ impl Joint {
         }
         Ok(before.into_verdict())
     }
+}
 
-    /// As far as it goes: what cannot be given back stays charged.
-    async fn give_back(&self, subjects: &[Subject], cost: u64) {
-        for (limiter, subject) in self.limiters.iter().zip(subjects) {
-            if let Err(error) = limiter.refund(subject, cost).await {
-                limit_refund_failed(limiter.name(), cost, &error);
-            }
+/// What a limiter was charged on the store.
+struct Charge<'a> {
+    limiter: &'a Limiter,
+    subject: &'a Subject,
+    cost: u64,
+    /// It may be given back until then.
+    until: Uptime,
+}
+
+impl<'a> Charge<'a> {
+    /// `None`: it was charged nowhere.
+    fn of(limiter: &'a Limiter, subject: &'a Subject, allowed: &Verdict, sent: Uptime) -> Option<Self> {
+        let detail = allowed.detail();
+        let until = limiter.checker.plan.returnable_until(detail.standings(), sent);
+        (detail.source() == Source::Store).then_some(Self {
+            limiter,
+            subject,
+            cost: allowed.granted(),
+            until,
+        })
+    }
+}
+
+/// As far as it goes: what cannot be given back stays charged.
+async fn give_back(charges: &[Charge<'_>]) {
+    for Charge { limiter, subject, cost, until } in charges {
+        if limiter.now() < *until
+            && let Err(error) = limiter.refund(*subject, *cost).await
+        {
+            limit_refund_failed(limiter.name(), *cost, &error);
         }
     }
 }

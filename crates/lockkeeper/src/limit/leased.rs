@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use lockkeeper_core::limit::{Algorithm, Ask, IntoSubject, Subject};
 use lockkeeper_core::{Error, ErrorKind};
 use parking_lot::{Mutex, RwLock};
 
-use super::limiter::Limiter;
+use super::limiter::{CHECK, Limiter};
 use super::purse::Purse;
 use super::verdict::Verdict;
 
@@ -25,6 +26,8 @@ const LOOK_EVERY: usize = 1_000;
 const MAX_CHUNK: u64 = 1_000_000;
 /// A purse takes at most this part of the capacity at once, unless said otherwise.
 const CHUNK_PART: u64 = 100;
+/// So many purses are closed at once.
+const CLOSING: usize = 64;
 const OPERATION: &str = "leased";
 
 /// A limiter for hot keys. Made by [`Limiter::leased`]; cheap to clone.
@@ -63,10 +66,10 @@ impl Purses {
 
     /// Returns what lies in all purses, and closes them.
     pub(crate) async fn close(&self) {
-        let all = std::mem::take(&mut *self.0.lock());
-        for purse in all.iter().filter_map(Weak::upgrade) {
-            purse.close().await;
-        }
+        // They stay in the list: whoever gives up waiting may call again.
+        let all: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let closing = all.iter().map(|purse| purse.close());
+        futures_util::stream::iter(closing).for_each_concurrent(CLOSING, |closing| closing).await;
     }
 }
 
@@ -143,7 +146,7 @@ impl LeasedLimiter {
         if let Some(verdict) = self.purses.read().get(&subject).and_then(|purse| purse.spend(cost)) {
             return Ok(verdict);
         }
-        match self.limiter.prepared(&subject, Ask::whole(cost))? {
+        match self.limiter.prepared(CHECK, &subject, Ask::whole(cost))? {
             Err(verdict) => Ok(self.limiter.checker.constant(verdict)),
             Ok(keys) => match self.purse(subject, keys.clone()) {
                 Some(purse) => purse.check(cost).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::limit::{Ask, IntoLimits, IntoSubject, Limit, Subject};
-use lockkeeper_core::{Error, ErrorKind, Key, Keys};
+use lockkeeper_core::{Error, ErrorKind, Key, Keys, Uptime};
 
 use super::away::WhenAway;
 use super::checker::{Checker, Terms};
@@ -17,6 +17,8 @@ use crate::telemetry::LimitClass;
 
 /// How long a decision may take, waiting for a connection included, before the [policy](WhenAway) decides.
 pub const DEFAULT_DECIDE_WITHIN: Duration = Duration::from_millis(100);
+/// What errors name, where nobody looks or gives back.
+pub(super) const CHECK: &str = "check";
 const MIN_DECIDE_WITHIN: Duration = Duration::from_millis(2);
 
 /// Limits under a name, such as `login`. Made by [`Keeper::limiter`]; cheap to clone.
@@ -182,12 +184,16 @@ impl Limiter {
         self.ask(subject, Ask::up_to(most)).await
     }
 
+    pub(super) fn now(&self) -> Uptime {
+        self.checker.inner.clock.uptime()
+    }
+
     async fn ask(&self, subject: impl IntoSubject, ask: Ask) -> Result<Verdict, Error> {
         let subject = subject.into_subject()?;
         if let Some(verdict) = self.checker.at_once(&subject, ask) {
             return Ok(verdict);
         }
-        match self.prepared(subject, ask)? {
+        match self.prepared(CHECK, subject, ask)? {
             Ok(keys) => self.checker.check(&keys, ask).await,
             Err(verdict) => Ok(self.checker.constant(verdict)),
         }
@@ -196,18 +202,20 @@ impl Limiter {
     /// The keys, or the verdict where nobody has to be asked.
     pub(super) fn prepared(
         &self,
+        operation: &'static str,
         subject: impl IntoSubject,
         ask: Ask,
     ) -> Result<Result<Keys, Verdict>, Error> {
         let subject = subject.into_subject()?;
-        self.checker.prepared(&[subject], ask)
+        self.checker.prepared(operation, &[subject], ask)
     }
 
     /// Waits until `cost` is granted, for `limit` at most, in the order in which callers of this process came for the
     /// subject. Answers *denied* as soon as it is clear that the limit will not do, *never* at once.
     ///
     /// # Redis
-    /// As [`check`](Self::check), once per refusal; only the front of the line asks.
+    /// As [`check`](Self::check), once per refusal; only the front of the line asks, and who reaches `limit` before it is the
+    /// front asks once, out of turn.
     ///
     /// # Errors
     /// As [`check_cost`](Self::check_cost).
@@ -221,7 +229,7 @@ impl Limiter {
         limit: Duration,
     ) -> Result<Verdict, Error> {
         let ask = Ask::whole(cost);
-        let keys = match self.prepared(subject, ask)? {
+        let keys = match self.prepared(CHECK, subject, ask)? {
             Ok(keys) => keys,
             Err(verdict) => return Ok(self.checker.constant(verdict)),
         };
@@ -241,13 +249,14 @@ impl Limiter {
     /// It changes nothing.
     pub async fn peek(&self, subject: impl IntoSubject, cost: u64) -> Result<Verdict, Error> {
         let ask = Ask::whole(cost);
-        match self.prepared(subject, ask)? {
+        match self.prepared("peek", subject, ask)? {
             Ok(keys) => self.checker.peek(&keys, ask).await,
             Err(verdict) => Ok(verdict),
         }
     }
 
-    /// Gives `cost` back, as far as that much was used: for work that did not happen. No window moves.
+    /// Gives `cost` back, as far as that much was used: for work that did not happen. No window moves. Within a given
+    /// interval, the algorithm's bound may then be exceeded by as much as is given back in it.
     ///
     /// # Redis
     /// One `EVALSHA`, one round trip.
@@ -259,7 +268,7 @@ impl Limiter {
     /// # Cancel safety
     /// It may have been given back.
     pub async fn refund(&self, subject: impl IntoSubject, cost: u64) -> Result<(), Error> {
-        match self.prepared(subject, Ask::whole(cost))? {
+        match self.prepared("refund", subject, Ask::whole(cost))? {
             Ok(keys) => self.checker.refund(&keys, cost).await.map(drop),
             Err(_constant) => Ok(()),
         }
@@ -276,7 +285,7 @@ impl Limiter {
     /// # Cancel safety
     /// It may have been forgotten.
     pub async fn reset(&self, subject: impl IntoSubject) -> Result<bool, Error> {
-        match self.prepared(subject, Ask::whole(1))? {
+        match self.prepared("reset", subject, Ask::whole(1))? {
             Ok(keys) => Ok(self.checker.reset(&keys).await? > 0),
             Err(_constant) => Ok(false),
         }
@@ -285,13 +294,18 @@ impl Limiter {
 
 impl Checker {
     /// The keys of `subjects`, or the verdict where nobody has to be asked.
-    pub(super) fn prepared(&self, subjects: &[Subject], ask: Ask) -> Result<Result<Keys, Verdict>, Error> {
+    pub(super) fn prepared(
+        &self,
+        operation: &'static str,
+        subjects: &[Subject],
+        ask: Ask,
+    ) -> Result<Result<Keys, Verdict>, Error> {
         if ask.cost == 0 {
-            let detail = "the cost is 0, which takes nothing; to look, use `peek`";
-            return Err(Error::bad_argument("check", detail).with_key(self.class.name()));
+            let detail = "the cost is 0; at least 1 (to look without taking, use `peek`)";
+            return Err(Error::bad_argument(operation, detail).with_key(self.class.name()));
         }
         if self.inner.is_closed() {
-            return Err(Error::new(ErrorKind::Closed, "check", "").with_key(self.class.name()));
+            return Err(Error::new(ErrorKind::Closed, operation, "").with_key(self.class.name()));
         }
         if self.plan.passes_nothing {
             let never = lockkeeper_core::limit::Checked {

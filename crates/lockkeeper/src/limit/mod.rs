@@ -13,6 +13,7 @@ mod plan;
 mod pot;
 mod purse;
 mod ready;
+mod returned;
 mod share;
 mod verdict;
 
@@ -22,4 +23,5 @@ pub use joint::Joint;
 pub(crate) use leased::Purses;
 pub use leased::{DEFAULT_LEASE_AGE, LeasedLimiter};
 pub use limiter::{DEFAULT_DECIDE_WITHIN, Limiter};
+pub(crate) use returned::Returned;
 pub use verdict::{Detail, LimitState, Source, Verdict};

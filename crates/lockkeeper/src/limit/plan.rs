@@ -1,9 +1,10 @@
 //! What a limiter counts, and under which keys.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use lockkeeper_core::limit::{Limit, Quota, Subject};
-use lockkeeper_core::{Error, Key, Keys, Prefix};
+use lockkeeper_core::limit::{Algorithm, Limit, Quota, Standing, Subject};
+use lockkeeper_core::{Error, Key, Keys, Prefix, Uptime};
 use smallvec::SmallVec;
 
 /// The limits of a limiter, or of several together.
@@ -91,6 +92,20 @@ impl Plan {
                 Keys::in_order(keys?)
             }
         }
+    }
+
+    /// Until when what a call at `sent` was charged may be given back: later, the quota has come back by itself, and a
+    /// second time would be a gift. `standings` are those of the charge.
+    pub(super) fn returnable_until(&self, standings: &[Standing], sent: Uptime) -> Uptime {
+        let until = self.quotas.iter().zip(standings).map(|(quota, standing)| {
+            // A sliding counter gives back to the running window only.
+            let passed = match quota.algorithm() {
+                Algorithm::SlidingCounter { .. } => quota.window(),
+                _ => Duration::ZERO,
+            };
+            sent.after(standing.reset.saturating_sub(passed))
+        });
+        until.min().unwrap_or(sent)
     }
 
     /// The bytes of `subject`'s key, on the stack unless they are many, where there is one limit.

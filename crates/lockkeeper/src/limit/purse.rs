@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockkeeper_core::limit::{Algorithm, Ask, Checked, Outcome, Standing};
+use lockkeeper_core::limit::{Ask, Checked, Outcome, Standing};
 use lockkeeper_core::{Error, Keys, Uptime};
 use parking_lot::Mutex as Short;
 use tokio::sync::Mutex;
@@ -118,6 +118,9 @@ impl Purse {
         if let Some(verdict) = self.spend(cost) {
             return Ok(verdict);
         }
+        if self.is_closed.load(Ordering::Acquire) {
+            return checker.check(&self.keys, Ask::whole(cost)).await;
+        }
         let (ask, sent) = (Ask::whole(cost), self.now());
         match self.take_chunk(cost).await {
             // There was less than was wanted: only the store knows when there is more.
@@ -137,7 +140,7 @@ impl Purse {
         let sent = self.now();
         self.count_spent();
         if !self.is_fresh(sent) {
-            self.send_back(self.pot.empty());
+            self.send_back(self.empty());
         }
         let wanted = self.next_chunk(sent).max(cost);
         let verdict =
@@ -150,11 +153,13 @@ impl Purse {
         *self.chunk.lock() = Chunk { size: wanted, left, taken: Some(sent) };
         let resets = detail.standings().iter().map(|standing| standing.reset).max().unwrap_or_default();
         self.resets_at.store(now.after(resets).as_micros(), Ordering::Relaxed);
-        self.returns_until
-            .store(self.returnable_until(detail.standings(), sent).as_micros(), Ordering::Release);
+        let returns_until = self.checker.plan.returnable_until(detail.standings(), sent).as_micros();
         // Older tokens keep their age, and so give it to the new ones.
         if self.tokens() == 0 {
+            self.returns_until.store(returns_until, Ordering::Release);
             self.fresh_until.store(sent.after(self.terms.max_age).as_micros(), Ordering::Release);
+        } else {
+            self.returns_until.fetch_min(returns_until, Ordering::AcqRel);
         }
         self.pot.put(granted);
         self.have_old_ones_returned();
@@ -174,74 +179,86 @@ impl Purse {
         size.min(fair).clamp(1, self.terms.max_chunk)
     }
 
-    /// While the quota that was told at the charge has not come back by itself, what was charged still stands, and
-    /// giving it back is exact.
-    fn returnable_until(&self, standings: &[Standing], sent: Uptime) -> Uptime {
-        let until = self.checker.plan.quotas.iter().zip(standings).map(|(quota, standing)| {
-            // A sliding counter gives back to the running window only.
-            let passed = match quota.algorithm() {
-                Algorithm::SlidingCounter { .. } => quota.window(),
-                _ => Duration::ZERO,
-            };
-            sent.after(standing.reset.saturating_sub(passed))
-        });
-        until.min().unwrap_or(sent)
-    }
-
     /// Returns what nobody spends in time.
     fn have_old_ones_returned(self: &Arc<Self>) {
         if self.has_returner.swap(true, Ordering::AcqRel) {
             return;
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            self.has_returner.store(false, Ordering::Release);
-            return;
-        };
-        let purse = self.clone();
-        runtime.spawn(async move {
-            loop {
-                let until = Uptime::from_micros(purse.fresh_until.load(Ordering::Acquire));
-                sleep_until(&*purse.checker.inner.clock, until).await;
-                if !purse.is_fresh(purse.now()) {
-                    break;
-                }
-            }
-            purse.has_returner.store(false, Ordering::Release);
-            purse.count_spent();
-            let rest = purse.pot.empty();
-            purse.refund(rest).await;
-        });
+        let returner = Returner(self.clone());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn(returner.run()));
+        }
     }
 
-    fn send_back(self: &Arc<Self>, rest: u64) {
-        if rest > 0
+    /// In the background.
+    fn send_back(self: &Arc<Self>, rest: Rest) {
+        if rest.tokens > 0
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let purse = self.clone();
-            runtime.spawn(async move { purse.refund(rest).await });
+            drop(runtime.spawn(async move { purse.refund(rest).await }));
         }
     }
 
+    /// Takes out all there is.
+    fn empty(&self) -> Rest {
+        // Read first: it is written before what it is about is put in.
+        let until = Uptime::from_micros(self.returns_until.load(Ordering::Acquire));
+        Rest { tokens: self.pot.empty(), until }
+    }
+
     /// As far as it goes: what cannot be given back stays charged.
-    async fn refund(&self, rest: u64) {
-        if rest == 0 || self.now().as_micros() >= self.returns_until.load(Ordering::Acquire) {
+    async fn refund(&self, rest: Rest) {
+        if rest.tokens == 0 || self.now() >= rest.until {
             return;
         }
-        if let Err(error) = self.checker.refund(&self.keys, rest).await {
-            limit_refund_failed(self.checker.class.name(), rest, &error);
+        if let Err(error) = self.checker.refund(&self.keys, rest.tokens).await {
+            limit_refund_failed(self.checker.class.name(), rest.tokens, &error);
         }
     }
 
     /// Returns what is left, and takes no more.
     pub(super) async fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
+        // After whoever takes a chunk at the moment.
+        let _front = self.gate.lock().await;
         self.count_spent();
-        let rest = self.pot.empty();
-        self.refund(rest).await;
+        self.refund(self.empty()).await;
     }
 
     fn count_spent(&self) {
         self.checker.class.decided_many(Decided::Allowed, Source::Leased, self.pot.spent());
+    }
+}
+
+/// What was taken out, and until when it may go back.
+struct Rest {
+    tokens: u64,
+    until: Uptime,
+}
+
+/// Returns what grows old. Another one comes when this one goes, also where it never ran or its runtime has ended.
+struct Returner(Arc<Purse>);
+
+impl Returner {
+    async fn run(self) {
+        let purse = self.0.clone();
+        loop {
+            let until = Uptime::from_micros(purse.fresh_until.load(Ordering::Acquire));
+            sleep_until(&*purse.checker.inner.clock, until).await;
+            if !purse.is_fresh(purse.now()) {
+                break;
+            }
+        }
+        drop(self);
+        purse.count_spent();
+        purse.refund(purse.empty()).await;
+    }
+}
+
+impl Drop for Returner {
+    fn drop(&mut self) {
+        self.0.has_returner.store(false, Ordering::Release);
     }
 }
 

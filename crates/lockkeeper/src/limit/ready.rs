@@ -35,7 +35,7 @@ impl Lines {
     }
 
     /// Checks until it is allowed, in the order in which callers came, or until it cannot be any more before `limit` has
-    /// passed. Only the front of a line asks.
+    /// passed. Only the front of a line asks; and once, out of turn, who does not become the front in time.
     pub(super) async fn wait<F: Future<Output = Result<Verdict, Error>>>(
         &self,
         keys: &Keys,

@@ -1,5 +1,6 @@
 //! This process's share of a limit, for the time when the store is away.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,22 +26,26 @@ impl Shares {
         Self { store: MemoryStore::new(clock), quotas: shares.collect() }
     }
 
-    /// The store admitted so much: it is charged here as well, as far as there is any left.
+    /// The store admitted so much: it is charged to each share as well, as far as that has any left.
     pub(super) fn note(&self, keys: &Keys, granted: u64) {
-        let _ = self.decide(keys, Ask::up_to(granted));
+        let (Some(quotas), Some(at)) = (&self.quotas, self.place_of(keys)) else { return };
+        for (quota, key) in quotas.iter().zip(at.as_slice()) {
+            let _ = self.store.check_one(key.as_bytes(), *quota, Ask::up_to(granted));
+        }
     }
 
     /// Decides within the share. `None`: there is no share.
     pub(super) fn decide(&self, keys: &Keys, ask: Ask) -> Option<Result<Checked, Error>> {
         let quotas = self.quotas.clone()?;
         let check = Check { quotas, asks: [ask].into(), not_after: Timestamp::MAX };
-        let at = if self.has_room_for(keys) { keys.clone() } else { overflow(keys)? };
-        let answer = self.store.apply_now(&at, check, WITHIN);
+        let answer = self.store.apply_now(&*self.place_of(keys)?, check, WITHIN);
         Some(answer.map(|mut answer| answer.reply.checked.remove(0)))
     }
 
-    fn has_room_for(&self, keys: &Keys) -> bool {
-        self.store.has_limit(keys.at(0)) || self.store.limits_len() < MAX_SUBJECTS
+    /// Where what `keys` used is kept.
+    fn place_of<'a>(&self, keys: &'a Keys) -> Option<Cow<'a, Keys>> {
+        let has_room = self.store.has_limit(keys.at(0)) || self.store.limits_len() < MAX_SUBJECTS;
+        if has_room { Some(Cow::Borrowed(keys)) } else { overflow(keys).map(Cow::Owned) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Answers of limiters.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub enum Verdict {
 }
 
 /// How the limits stand, and who says so.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Detail {
     plan: Arc<Plan>,
     standings: Standings,
@@ -170,7 +171,16 @@ impl Detail {
     }
 
     fn remaining(&self) -> u64 {
-        self.standings.iter().map(|standing| standing.remaining).min().unwrap_or(u64::MAX)
+        let least = self.standings.iter().map(|standing| standing.remaining).min();
+        least.unwrap_or(if self.plan.passes_nothing { 0 } else { u64::MAX })
+    }
+}
+
+/// For people: what the methods say. The keys and the plan behind them would be a page of bytes.
+impl fmt::Debug for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let states: Vec<_> = self.states().collect();
+        f.debug_struct("Detail").field("source", &self.source).field("states", &states).finish()
     }
 }
 
@@ -202,8 +212,11 @@ impl Verdicts {
         };
         let detail = next.detail();
         self.standings.extend(detail.standings.iter().copied());
-        // What was not decided by the store is said of all.
-        if self.source.is_none_or(|source| !source.is_degraded()) {
+        // What was not decided by the store is said of all, and what nobody decided of none.
+        let is_said = self.source.is_none_or(|source| {
+            source == Source::Constant || !source.is_degraded() && detail.source != Source::Constant
+        });
+        if is_said {
             self.source = Some(detail.source);
         }
         self

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockkeeper::core::lock::{Lease, MIN_RENEWED_LEASE};
 use lockkeeper::{Keeper, KeeperBuilder, Lock};
 
-use crate::common::{Common, Namespace, bytes_of, rounded};
+use crate::common::{self, Common, Namespace, bytes_of, rounded};
 use crate::exit::Failure;
 
 /// How long we wait for a busy lock unless something else is said.
@@ -46,11 +46,11 @@ pub(crate) struct RunArgs {
     namespace: Namespace,
 
     /// The length of the lease: how long others wait at most if this machine dies. It is renewed every third of it.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = common::duration)]
     lease: Duration,
 
     /// Wait for a busy lock at most this long [default: 10s].
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = common::duration)]
     wait: Option<Duration>,
 
     /// Do not wait for a busy lock.
@@ -70,16 +70,16 @@ pub(crate) struct RunArgs {
     /// For a short job that cron starts on several hosts whose clocks differ: with a time above the difference, one
     /// of them runs it. A signal (HUP, INT, QUIT, TERM) ends the keeping, and the exit code is the command's. A
     /// command that could not be started keeps nothing.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = common::duration)]
     min_hold: Option<Duration>,
 
     /// End the command when it has held the lock for this long: SIGTERM then, SIGKILL after the grace period.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = common::duration)]
     max_hold: Option<Duration>,
 
     /// How long the command has between SIGTERM and SIGKILL, at most a quarter of the lease [default: 5s, or a
     /// quarter of the lease if that is less].
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = common::duration)]
     grace: Option<Duration>,
 
     /// Hold the lock until all processes of the command's process group have ended.
