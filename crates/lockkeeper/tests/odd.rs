@@ -132,10 +132,11 @@ async fn a_second_copy_of_a_short_lease_is_compensated_until_its_time() {
     odd.sent_twice.store(true, Ordering::SeqCst);
     let guard =
         keeper.lock("a").unwrap().lease(ms(300)).no_renewal().try_acquire().await.unwrap().or_busy().unwrap();
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    // Counted from before the release, because the first compensation may be as quick as its answer.
     let before = odd.releases.load(Ordering::SeqCst);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
     until("given back", SOON, async || keeper.health().await.giving_back == 0).await;
-    let compensations = odd.releases.load(Ordering::SeqCst) - before;
+    let compensations = odd.releases.load(Ordering::SeqCst) - before - 1;
     assert!(compensations >= 2, "{compensations}: none came after \"not after\" had passed");
 }
 
