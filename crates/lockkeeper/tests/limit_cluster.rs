@@ -4,7 +4,7 @@
 
 mod support;
 
-use lockkeeper::{ErrorKind, Keeper};
+use lockkeeper::{ErrorKind, Keeper, WhenAway};
 use lockkeeper_faults::{RedisServer, ServerKind, available};
 use lockkeeper_testkit::wait::until;
 use support::{SOON, command, secs};
@@ -51,4 +51,19 @@ async fn r118_limits_of_one_call_lie_in_one_slot_or_are_refused_when_the_handle_
     let both = tagged.joint("both", limiters(&tagged)).unwrap();
     assert!(both.check(["a", "acme"], 2).await.unwrap().is_allowed());
     assert!(!both.check(["b", "acme"], 1).await.unwrap().is_allowed());
+}
+
+/// R161: a cluster that is down is a store that is away; what would be wrong for ever stays an error.
+#[tokio::test]
+async fn r161_a_cluster_that_is_down_is_left_to_the_policy() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    // Nobody serves its slots.
+    let server = RedisServer::builder().config("cluster-enabled", "yes").start().unwrap();
+    let keeper = Keeper::connect(&server.url()).await.unwrap();
+    let limiter = keeper.limiter("api", "10/h").unwrap().decide_within(secs(10));
+    let error = limiter.check("u").await.unwrap_err();
+    assert!(error.to_string().contains("CLUSTERDOWN"), "{error}");
+    assert!(limiter.when_away(WhenAway::Allow).check("u").await.unwrap().is_degraded());
 }

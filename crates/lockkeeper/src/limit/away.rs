@@ -1,13 +1,13 @@
 //! What to do when the store is away.
 
-use lockkeeper_core::{Error, ErrorKind};
+use lockkeeper_core::{Error, ErrorKind, Refusal};
 
 /// What a limiter does when the store cannot decide in time. The caller's choice, because both answers are wrong for
 /// somebody.
 ///
 /// *Away* is whatever [`Error::is_transient`] says (unreachable, too late, outcome unknown, a refusal that passes by
-/// itself), and a key that holds something that is not ours. Missing permissions, an unsupported server or a bad
-/// argument are mistakes, and stay errors.
+/// itself), a cluster that is down, and a key that holds something that is not ours. Missing permissions, an unsupported
+/// server or a bad argument are mistakes, and stay errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenAway {
@@ -29,6 +29,14 @@ pub enum WhenAway {
 pub(super) fn is_away(error: &Error) -> bool {
     (error.is_transient() && !error.is_busy())
         || matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Protocol)
+        || is_cluster_down(error)
+}
+
+/// The cluster is down for now, other than a client that does not know that it is one.
+fn is_cluster_down(error: &Error) -> bool {
+    let down = ["CLUSTERDOWN", "TRYAGAIN"];
+    error.kind() == ErrorKind::Refused(Refusal::Cluster)
+        && down.iter().any(|word| error.detail().starts_with(word))
 }
 
 /// No answer came: a call more would cost a time-out more.
