@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::core::{ManualClock, MemoryStore};
-use lockkeeper::{Acquired, Error, Keeper, Lock, LockGuard};
+use lockkeeper::{Acquired, Error, Keeper, Limiter, Lock, LockGuard};
 use lockkeeper_faults::{FaultProxy, RedisServer, Reply, ServerKind, available};
 use lockkeeper_testkit::wait::until;
 use tokio::task::JoinHandle;
@@ -145,4 +145,9 @@ pub(crate) fn only_key(server: &RedisServer, pattern: &str) -> String {
     let keys = command(server, &["KEYS", pattern]);
     assert_eq!(keys.as_array().unwrap().len(), 1, "{keys:?}");
     keys.as_array().unwrap()[0].as_str().unwrap().to_owned()
+}
+
+/// What a call by `subject` could take at once.
+pub(crate) async fn remaining(limiter: &Limiter, subject: &str) -> u64 {
+    limiter.peek(subject, 1).await.unwrap().remaining()
 }
