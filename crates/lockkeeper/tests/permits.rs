@@ -318,3 +318,31 @@ async fn a_lower_limit_evicts_nobody_and_refuses_until_fewer_are_held() {
     }
     assert!(permit(&one).await.is_valid());
 }
+
+/// By the names of locks, in a class of their own; each holder once.
+#[tokio::test]
+async fn permits_are_counted_as_locks_are() {
+    let recorder = metrics_util::debugging::DebuggingRecorder::new();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let (keeper, _clock) = stepped().await;
+    let limit = keeper.lock_class("exports").unwrap().concurrency("a", 1).unwrap();
+    let held = permit(&limit).await;
+    assert!(matches!(limit.try_acquire().await.unwrap(), AcquiredPermit::Full(_)));
+    held.release().await.unwrap();
+    let seen = recorder.snapshotter().snapshot().into_vec();
+    let of = |name: &str, label: &str| {
+        let is_it = |key: &metrics::Key| {
+            let mut labels = key.labels().map(metrics::Label::value);
+            key.name() == name
+                && labels.clone().any(|value| value == "exports")
+                && labels.any(|value| value == label)
+        };
+        let found = seen.iter().filter(|(key, ..)| is_it(key.key()));
+        found.map(|(.., value)| format!("{value:?}")).collect::<Vec<_>>().join(" ")
+    };
+    let one = "Counter(1)";
+    assert_eq!(of("redis_lock_acquire_total", "none"), one);
+    assert_eq!(of("redis_lock_acquire_total", "busy"), one);
+    assert_eq!(of("redis_lock_release_total", "none"), one);
+    assert_eq!(of("redis_lock_held", "exports"), "Gauge(0.0)");
+}

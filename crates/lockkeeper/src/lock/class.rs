@@ -3,6 +3,7 @@
 use lockkeeper_core::Error;
 
 use super::builder::Lock;
+use super::permits::Concurrency;
 use crate::keeper::Keeper;
 use crate::telemetry::Class;
 
@@ -59,6 +60,14 @@ impl LockClass {
     /// As there.
     pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Result<Lock, Error> {
         Ok(self.keeper.lock_all(names)?.in_class(self.class))
+    }
+
+    /// As [`Keeper::concurrency`], in this class.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn concurrency(&self, name: impl AsRef<[u8]>, limit: u32) -> Result<Concurrency, Error> {
+        Ok(self.keeper.concurrency(name, limit)?.in_class(self.class))
     }
 
     /// What it is.

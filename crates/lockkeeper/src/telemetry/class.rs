@@ -20,9 +20,16 @@ use crate::lock::LossReason;
 /// The most lock classes of one process, `default` included: each adds its own time series.
 pub const MAX_CLASSES: usize = 256;
 const DEFAULT_CLASS: &str = "default";
+/// Of permits that no class was chosen for.
+const PERMITS_CLASS: &str = "permits";
 
 static CLASSES: Mutex<Classes> = Mutex::new(Classes::new());
 static DEFAULT: LazyLock<Class> = LazyLock::new(|| CLASSES.lock().keep(DEFAULT_CLASS));
+static PERMITS: LazyLock<Class> = LazyLock::new(|| {
+    let class = CLASSES.lock().named(PERMITS_CLASS);
+    // A program with so many classes counts them with the rest.
+    class.inspect(|class| class.begin()).unwrap_or_default()
+});
 static WAITING_FALLBACK: Key = Key::from_static_name(table::WAITING_FALLBACK.name);
 
 /// What a lock is counted as: a kind of lock that the program declares, such as `order`, never a key.
@@ -69,6 +76,11 @@ impl Class {
         let class = CLASSES.lock().named(name)?;
         class.begin();
         Ok(class)
+    }
+
+    /// Of permits, apart from locks.
+    pub(crate) fn of_permits() -> Self {
+        *PERMITS
     }
 
     /// Shows what this class counts before it happens, as zero: an increase from nothing to one is none that a

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::Lease;
 use lockkeeper_core::lock::permit::{InspectPermits, PermitHolder, PermitLimit};
-use lockkeeper_core::{Error, ErrorKind, Key, Keys};
+use lockkeeper_core::{Error, ErrorKind, Key, Keys, Uptime};
 use lockkeeper_redis::Lane;
 
 use super::outcome::AcquiredPermit;
@@ -14,6 +14,7 @@ use super::{attempt, wait};
 use crate::keeper::{Inner, Keeper};
 use crate::lock::builder::{DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT};
 use crate::lock::outcome::LossReason;
+use crate::telemetry::{Class, Reason};
 
 /// So many at once, described but not taken. Cheap to clone; take permits of it as often as you like.
 ///
@@ -27,6 +28,7 @@ pub struct Concurrency {
     pub(super) lease: Duration,
     pub(super) wait: Option<Duration>,
     pub(super) max_hold: Option<Duration>,
+    pub(super) class: Class,
 }
 
 impl Keeper {
@@ -48,6 +50,7 @@ impl Keeper {
             lease: DEFAULT_LEASE,
             wait: Some(DEFAULT_WAIT),
             max_hold: Some(DEFAULT_MAX_HOLD),
+            class: Class::of_permits(),
         })
     }
 }
@@ -95,6 +98,12 @@ impl Concurrency {
     /// # Cancel safety
     /// What may have been taken is given back in the background.
     pub async fn try_acquire(&self) -> Result<AcquiredPermit, Error> {
+        let since = self.inner.clock.uptime();
+        let result = self.try_once().await;
+        self.counted(since, result)
+    }
+
+    async fn try_once(&self) -> Result<AcquiredPermit, Error> {
         let lease = self.checked_lease()?;
         let line = self.inner.permits.of(&self.keys);
         self.check_open()?;
@@ -117,8 +126,28 @@ impl Concurrency {
     /// # Cancel safety
     /// The place in the line is left, and what may have been taken is given back in the background.
     pub async fn acquire(&self) -> Result<AcquiredPermit, Error> {
-        let lease = self.checked_lease()?;
-        wait::acquire(self, lease).await
+        let since = self.inner.clock.uptime();
+        let result = match self.checked_lease() {
+            Ok(lease) => wait::acquire(self, lease).await,
+            Err(error) => Err(error),
+        };
+        self.counted(since, result)
+    }
+
+    /// What is counted as a lock's acquisition is.
+    fn counted(&self, since: Uptime, result: Result<AcquiredPermit, Error>) -> Result<AcquiredPermit, Error> {
+        let took = self.inner.clock.uptime().since(since);
+        match &result {
+            Ok(AcquiredPermit::Held(_)) => self.class.acquired(took),
+            Ok(AcquiredPermit::Full(_)) => self.class.refused(Reason::Busy, took),
+            Err(error) => self.class.refused(error.into(), took),
+        }
+        result
+    }
+
+    pub(in crate::lock) fn in_class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
     }
 
     /// Acquires, runs `work`, and releases. `work` is dropped (cancelled) as soon as the permit is lost.

@@ -15,9 +15,10 @@ use crate::background::Slot;
 use crate::clock::sleep_until;
 use crate::keeper::Inner;
 use crate::lock::claim::Claimed;
-use crate::lock::give_back::{Doubt, GiveBack, Kind};
+use crate::lock::give_back::{Doubt, Dropped, GiveBack, Kind};
 use crate::lock::outcome::LossReason;
 use crate::lock::tended::Tended;
+use crate::telemetry::{Class, Reason};
 
 /// One holder.
 pub(crate) struct HeldPermit {
@@ -26,6 +27,7 @@ pub(crate) struct HeldPermit {
     pub(super) token: OwnerToken,
     pub(super) lease: Lease,
     max_hold: Option<Duration>,
+    pub(super) class: Class,
     /// When it was asked for.
     since: Uptime,
     /// Until then, by the server's clock, a second copy of the acquire may arrive there.
@@ -48,12 +50,14 @@ impl HeldPermit {
     pub(super) fn new(wanted: &Concurrency, lease: Lease, claimed: Claimed, line: Arc<Line>) -> Arc<Self> {
         let Claimed { token, sent, in_doubt_until } = claimed;
         wanted.inner.permits.took();
+        wanted.class.held(1);
         let held = Arc::new(Self {
             inner: wanted.inner.clone(),
             keys: wanted.keys.clone(),
             token,
             lease,
             max_hold: wanted.max_hold,
+            class: wanted.class,
             since: sent,
             in_doubt_until,
             deadline: AtomicU64::new(lease.deadline(sent).as_micros()),
@@ -111,9 +115,11 @@ impl HeldPermit {
 
     pub(super) fn end(&self, reason: LossReason) -> bool {
         let is_first = self.ended.set(reason).is_ok();
-        if is_first {
+        if let Some(reason) = self.ended.get().filter(|_| is_first) {
             self.has_ended.notify_waiters();
             self.inner.permits.lost();
+            self.class.held(-1);
+            self.class.lost(reason);
             let slot = self.slot.lock().take();
             if let Some(slot) = slot {
                 self.inner.background.unschedule(slot);
@@ -189,18 +195,31 @@ impl HeldPermit {
         self.line.freed();
         if self.in_doubt_until.is_some() {
             // A second copy of the acquire may come after the release.
-            self.hand_to_background();
+            self.hand_to_background(None);
         }
+    }
+
+    /// A release was answered, or failed.
+    pub(super) fn report_release(&self, outcome: Reason) {
+        self.class.released(outcome, self.held_for());
+    }
+
+    fn held_for(&self) -> Duration {
+        self.inner.clock.uptime().since(self.since)
     }
 
     /// A release that nobody waits for; once.
     pub(super) fn give_back(&self) {
+        self.give_back_of(None);
+    }
+
+    fn give_back_of(&self, dropped: Option<Dropped>) {
         if self.unreleased.swap(false, Ordering::AcqRel) {
-            self.hand_to_background();
+            self.hand_to_background(dropped);
         }
     }
 
-    fn hand_to_background(&self) {
+    fn hand_to_background(&self, dropped: Option<Dropped>) {
         let lease = self.lease.as_duration();
         let mut ends = self.deadline().after(Duration::from_secs(1)).after(lease / 50);
         let doubt = self.in_doubt_until.map_or(Doubt::None, Doubt::Until);
@@ -208,14 +227,15 @@ impl HeldPermit {
             ends = ends.max(self.inner.clock.uptime().after(self.inner.response_timeout).after(lease));
         }
         let what = GiveBack::new(self.keys.clone(), self.token.clone(), doubt, ends);
-        self.inner.give_back(what.of(Kind::Permit(self.line.clone())));
+        self.inner.give_back(what.of(Kind::Permit(self.line.clone())).counted_for(dropped));
     }
 }
 
 impl Drop for HeldPermit {
     /// Invariant 8: dropping the last handle releases in the background, never blocks, never panics.
     fn drop(&mut self) {
+        // What was released, or lost and released, has been counted.
         self.end(LossReason::Released);
-        self.give_back();
+        self.give_back_of(Some(Dropped { class: self.class, held_for: self.held_for() }));
     }
 }

@@ -10,6 +10,7 @@ use lockkeeper_redis::Lane;
 
 use super::held::HeldPermit;
 use crate::lock::outcome::{LossReason, Released};
+use crate::telemetry::Reason;
 
 /// A held permit of a [`Concurrency`](crate::Concurrency) limit. Clones share it inside this process; the last one to be
 /// dropped releases it in the background, also outside of a runtime.
@@ -91,18 +92,22 @@ impl Permit {
         let (decision, within) = (ReleasePermit { token: held.token.clone() }, held.inner.response_timeout);
         let answer = match held.inner.backend.apply(Lane::Command, &held.keys, decision, within).await {
             Ok(answer) => answer,
-            Err(error) if error.is_outcome_unknown() => return Ok(Released::Unknown),
-            Err(error) => return Err(error),
+            Err(error) => {
+                held.report_release(Reason::from(&error));
+                return if error.is_outcome_unknown() { Ok(Released::Unknown) } else { Err(error) };
+            }
         };
         undone.armed = false;
         held.was_released();
-        Ok(match answer.reply {
+        let released = match answer.reply {
             // The first copy's answer was lost, and it did it: the lease was running all the while.
             ReleasePermitReply::Expired if answer.sent > 1 && was_valid && self.now() < held.deadline() => {
                 Released::Released
             }
             reply => reply.into(),
-        })
+        };
+        held.report_release(Reason::from(&released));
+        Ok(released)
     }
 
     pub(super) fn token(&self) -> &OwnerToken {

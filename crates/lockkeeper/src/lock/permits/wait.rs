@@ -12,6 +12,7 @@ use super::concurrency::Concurrency;
 use super::line::{Line, Obstacle};
 use super::outcome::AcquiredPermit;
 use crate::clock::sleep_until;
+use crate::telemetry::Class;
 
 /// Who has the turn asks again after this, in milliseconds: other processes release without a word.
 const POLL_MS: std::ops::Range<u64> = 50..100;
@@ -35,6 +36,22 @@ pub(super) async fn acquire(wanted: &Concurrency, lease: Lease) -> Result<Acquir
         }
     }
     stand_in_line(wanted, lease, &line, until, seen).await
+}
+
+/// One who waits, for telemetry.
+struct Waits(Class);
+
+impl Waits {
+    fn counted(class: Class) -> Self {
+        class.waiting(1);
+        Self(class)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.waiting(-1);
+    }
 }
 
 enum Asked {
@@ -65,6 +82,7 @@ async fn stand_in_line(
 ) -> Result<AcquiredPermit, Error> {
     let clock = &*wanted.inner.clock;
     let _standing = line.stand();
+    let _counted = Waits::counted(wanted.class);
     let _turn = match line.turn_at_once() {
         Some(turn) => turn,
         None => match wait_for_turn(wanted, lease, line, until).await? {

@@ -12,6 +12,7 @@ use lockkeeper_redis::Lane;
 use super::held::HeldPermit;
 use crate::lock::outcome::LossReason;
 use crate::lock::watchdog::{renewal_limit, retry_pause};
+use crate::telemetry::Reason;
 
 /// Does what is due for `held`, puts it back on the timeline, and returns the renewal to be run, if one is due.
 pub(crate) fn tend(held: &Arc<HeldPermit>) -> Option<BoxFuture<'static, ()>> {
@@ -50,12 +51,17 @@ fn note(held: &Arc<HeldPermit>, sent: Uptime, answer: Result<RenewPermitReply, E
         Ok(RenewPermitReply::Renewed) => {
             held.prolong(sent);
             held.set_trouble(None);
+            held.class.renewed();
             held.tend_at(held.next_due(sent));
         }
-        Ok(RenewPermitReply::Expired) => held.lose_as_absent(),
+        Ok(RenewPermitReply::Expired) => {
+            held.class.renewal_failed(Reason::Expired);
+            held.lose_as_absent();
+        }
         // A failed or unanswered renewal says nothing about the lease: it runs until its deadline.
         Err(error) => {
             tracing::debug!(key = %held.keys, %error, "a permit was not renewed");
+            held.class.renewal_failed(Reason::from(&error));
             held.set_trouble(Some(error.to_string()));
             let due = held.inner.clock.uptime().after(retry_pause(held.lease));
             held.tend_at(due.min(held.deadline()).min(held.hold_bound()));
