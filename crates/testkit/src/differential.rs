@@ -198,15 +198,16 @@ fn keeper_of(number: u8) -> KeeperName {
     KeeperName::new([b'k', number, 0xfe])
 }
 
-fn token_of(number: u8) -> OwnerToken {
+pub(crate) fn token_of(number: u8) -> OwnerToken {
     OwnerToken::given([b't', number, 0xff]).expect("a token")
 }
 
-fn lease(ms: u64) -> Lease {
+pub(crate) fn lease(ms: u64) -> Lease {
     Lease::new(Duration::from_millis(ms)).expect("a lease")
 }
 
-fn shown<R: std::fmt::Debug>(result: Result<Answer<R>, Error>) -> String {
+/// An answer with its time, or the error, for comparing.
+pub(crate) fn shown<R: std::fmt::Debug>(result: Result<Answer<R>, Error>) -> String {
     match result {
         Ok(answer) => format!("{:?} at {:?}", answer.reply, answer.at),
         Err(error) => error.to_string(),

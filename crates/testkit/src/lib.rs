@@ -9,4 +9,5 @@ pub mod fake;
 pub mod history;
 pub mod limits;
 pub mod permits;
+pub mod runs;
 pub mod wait;

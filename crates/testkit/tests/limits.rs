@@ -12,12 +12,12 @@ use lockkeeper::redis::{RedisConfig, RedisStore, SCRIPTS};
 use lockkeeper_faults::{RedisServer, ServerKind, available};
 use lockkeeper_testkit::arm::{MemoryArm, SteppedRedis};
 use lockkeeper_testkit::limits::{LimitArm, Plant, conformance, differential, keys, quota};
+use lockkeeper_testkit::runs;
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 /// The servers whose wall clock can be stepped.
 const STEPPED: [ServerKind; 2] = [ServerKind::Redis62, ServerKind::Valkey];
-const HISTORIES: u64 = 150;
+const HISTORIES: u32 = 150;
 const LONGEST: usize = 60;
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -136,12 +136,11 @@ async fn store(server: &RedisServer) -> RedisStore {
 /// Invariant 3. Set `LOCKKEEPER_SEED` to repeat a failure, `LOCKKEEPER_HISTORIES` for more.
 #[tokio::test]
 async fn scripts_of_limits_answer_and_keep_what_the_model_does() {
-    let seed = number("LOCKKEEPER_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    let histories = number("LOCKKEEPER_HISTORIES").unwrap_or(HISTORIES);
+    let seed = runs::seed();
+    let histories = runs::histories(HISTORIES);
     for kind in STEPPED {
         let Some(redis) = SteppedRedis::start(kind).await else { continue };
-        let config = Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() };
-        let mut runner = TestRunner::new(config);
+        let mut runner = runs::runner(seed);
         let memory = MemoryArm::default();
         for nth in 0..histories {
             let mut tree = differential::histories(LONGEST).new_tree(&mut runner).unwrap();
@@ -172,8 +171,4 @@ async fn shortest<T: ValueTree<Value = Vec<differential::Step>>>(
         };
     }
     found
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
 }

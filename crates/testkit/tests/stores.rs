@@ -2,9 +2,8 @@
 
 use lockkeeper_faults::ServerKind;
 use lockkeeper_testkit::arm::{MemoryArm, SteppedRedis};
-use lockkeeper_testkit::{conformance, differential};
+use lockkeeper_testkit::{conformance, differential, runs};
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 /// The servers whose wall clock can be stepped.
 const STEPPED: [ServerKind; 2] = [ServerKind::Redis62, ServerKind::Valkey];
@@ -28,12 +27,11 @@ async fn redis_6_2_and_valkey_obey_the_contract() {
 /// Invariant 3. Set `LOCKKEEPER_SEED` to repeat a failure, `LOCKKEEPER_HISTORIES` for more.
 #[tokio::test]
 async fn scripts_answer_what_the_model_answers() {
-    let seed = number("LOCKKEEPER_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    let histories = number("LOCKKEEPER_HISTORIES").unwrap_or(u64::from(HISTORIES));
+    let seed = runs::seed();
+    let histories = runs::histories(HISTORIES);
     for kind in STEPPED {
         let Some(redis) = SteppedRedis::start(kind).await else { continue };
-        let config = Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() };
-        let mut runner = TestRunner::new(config);
+        let mut runner = runs::runner(seed);
         // One model clock for all histories: it is advanced in step with the server's.
         let memory = MemoryArm::default();
         for _ in 0..histories {
@@ -46,8 +44,4 @@ async fn scripts_answer_what_the_model_answers() {
             }
         }
     }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
 }

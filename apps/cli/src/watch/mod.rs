@@ -1,6 +1,7 @@
 //! `lockkeeper watch`: one lock, looked at again and again.
 
 mod changes;
+mod form;
 mod pace;
 mod screen;
 mod show;
@@ -16,8 +17,8 @@ use crate::common::{self, Common, Namespace, bytes_of};
 use crate::exit::{INTERRUPTED, NOT_A_LOCK, code_of};
 use crate::show::full_key;
 use changes::Changes;
+pub(crate) use form::Form;
 pub(crate) use pace::Pace;
-pub(crate) use screen::Screen;
 use show::Show;
 pub(crate) use show::{reason, write_line};
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Look;
 use super::changes::Changes;
-use super::screen::Screen;
+use super::form::Form;
 use crate::common::{self, rounded};
 use crate::ls::{millis, remaining};
 use crate::show::{self, Report};
@@ -25,12 +25,6 @@ pub(super) struct Show {
     form: Form,
     /// What was seen last, in short, and when; shown while there is no answer.
     last: Option<(Instant, String)>,
-}
-
-enum Form {
-    Screen(Screen),
-    Lines,
-    Json,
 }
 
 /// What JSON shows.
@@ -49,11 +43,7 @@ struct Row {
 
 impl Show {
     pub(super) fn new(key: Vec<u8>, every: Duration, json: bool) -> Self {
-        let form = match Screen::new() {
-            _ if json => Form::Json,
-            Some(screen) => Form::Screen(screen),
-            None => Form::Lines,
-        };
+        let form = Form::new(json);
         Self { key, every, form, last: None }
     }
 
@@ -64,19 +54,14 @@ impl Show {
             Form::Lines => write_line(&self.line(look, changes)),
             Form::Screen(_) => {
                 let lines = self.lines(look, changes);
-                match &mut self.form {
-                    Form::Screen(screen) => screen.draw(&lines),
-                    _ => Ok(()),
-                }
+                self.form.draw(&lines)
             }
         }
     }
 
     /// Leaves the terminal to what comes after.
     pub(super) fn end(&self) {
-        if let Form::Screen(_) = self.form {
-            let _ = write_line("");
-        }
+        self.form.end();
     }
 
     fn row(&self, look: &Look, changes: &Changes) -> Row {

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use lockkeeper::core::lock::OwnerToken;
 use lockkeeper::core::lock::permit::{
     AcquirePermit, InspectPermits, PermitLimit, ReleasePermit, RenewPermit,
 };
-use lockkeeper::core::lock::{Lease, OwnerToken};
-use lockkeeper::core::{Answer, Apply, Error, Keys, Timestamp};
+use lockkeeper::core::{Apply, Keys, Timestamp};
 use proptest::prelude::*;
 
 use crate::arm::{PermitArm, PermitPlant, key};
+use crate::differential::{lease, shown, token_of};
 
 /// Few, so that they collide; with every shape of braces.
 const NAMES: [&str; 3] = ["p", "{t}p", "p{"];
@@ -137,19 +138,4 @@ async fn run(arm: &impl PermitArm, step: &Step) -> String {
 
 fn at(name: u8) -> Keys {
     Keys::from(key(NAMES[usize::from(name)]))
-}
-
-fn token_of(number: u8) -> OwnerToken {
-    OwnerToken::given([b't', number, 0xff]).expect("a token")
-}
-
-fn lease(ms: u64) -> Lease {
-    Lease::new(Duration::from_millis(ms)).expect("a lease")
-}
-
-fn shown<R: std::fmt::Debug>(result: Result<Answer<R>, Error>) -> String {
-    match result {
-        Ok(answer) => format!("{:?} at {:?}", answer.reply, answer.at),
-        Err(error) => error.to_string(),
-    }
 }

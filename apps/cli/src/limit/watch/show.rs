@@ -12,7 +12,7 @@ use super::Look;
 use crate::common::rounded;
 use crate::ls::millis;
 use crate::table::table;
-use crate::watch::{Screen, reason, write_line};
+use crate::watch::{Form, reason, write_line};
 
 /// Where and how looks are shown.
 pub(super) struct Show {
@@ -23,12 +23,6 @@ pub(super) struct Show {
     said: BTreeMap<Vec<u8>, String>,
     is_away: bool,
     is_first: bool,
-}
-
-enum Form {
-    Screen(Screen),
-    Lines,
-    Json,
 }
 
 #[derive(Serialize)]
@@ -44,11 +38,7 @@ struct Row {
 
 impl Show {
     pub(super) fn new(limiter: Limiter, every: Duration, json: bool) -> Self {
-        let form = match Screen::new() {
-            _ if json => Form::Json,
-            Some(screen) => Form::Screen(screen),
-            None => Form::Lines,
-        };
+        let form = Form::new(json);
         Self { limiter, every, form, said: BTreeMap::new(), is_away: false, is_first: true }
     }
 
@@ -56,10 +46,7 @@ impl Show {
     pub(super) fn look(&mut self, look: &Result<Look, Error>) -> io::Result<()> {
         if matches!(self.form, Form::Screen(_)) {
             let lines = self.lines(look);
-            return match &mut self.form {
-                Form::Screen(screen) => screen.draw(&lines),
-                _ => Ok(()),
-            };
+            return self.form.draw(&lines);
         }
         match look {
             Ok(look) => self.changes(look)?,
@@ -73,9 +60,7 @@ impl Show {
 
     /// Leaves the terminal to what comes after.
     pub(super) fn end(&self) {
-        if let Form::Screen(_) = self.form {
-            let _ = write_line("");
-        }
+        self.form.end();
     }
 
     fn changes(&mut self, look: &Look) -> io::Result<()> {
