@@ -166,6 +166,10 @@ async fn batch_sizes_and_repairs_are_counted() {
     assert_eq!(command(&server, &["PERSIST", &key]).as_int(), Some(1));
     assert!(!limiter.check("u").await.unwrap().is_allowed());
     assert!(command(&server, &["PTTL", &key]).as_int().unwrap() > 0);
+    // A refund repairs as well, and says so.
+    assert_eq!(command(&server, &["PERSIST", &key]).as_int(), Some(1));
+    limiter.refund("u", 1).await.unwrap();
+    assert!(command(&server, &["PTTL", &key]).as_int().unwrap() > 0);
     let seen = recorder.snapshotter().snapshot().into_vec();
     let of = |name: &str| {
         let is_it =
@@ -176,7 +180,7 @@ async fn batch_sizes_and_repairs_are_counted() {
         of("redis_limit_batch_size"),
         &DebugValue::Histogram(vec![1.0.into(), 3.0.into(), 1.0.into()])
     );
-    assert_eq!(of("redis_limit_repairs_total"), &DebugValue::Counter(1));
+    assert_eq!(of("redis_limit_repairs_total"), &DebugValue::Counter(2));
 }
 
 /// However many wait for one key, an outage costs each of them two calls' time at most.

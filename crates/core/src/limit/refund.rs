@@ -27,6 +27,8 @@ pub struct Refund {
 pub struct Refunded {
     /// In the order of the limits.
     pub standings: Standings,
+    /// How many keys were found damaged and are written anew.
+    pub repaired: usize,
 }
 
 impl Decision for Refund {
@@ -38,8 +40,9 @@ impl Decision for Refund {
 
     fn decide(&self, cells: &mut [LimitCell], now: Timestamp) -> Result<Refunded, WrongType> {
         let mut levels = load_all(&self.quotas, cells, now)?;
+        let repaired = levels.iter().filter(|level| level.needs_repair).count();
         levels.iter_mut().for_each(|level| level.give_back(self.cost));
-        let refunded = Refunded::of(&levels);
+        let refunded = Refunded::of(&levels, repaired);
         for (cell, level) in cells.iter_mut().zip(levels) {
             *cell = level.into_cell(now);
         }
@@ -57,7 +60,7 @@ impl Decision for Refund {
 
 impl Refunded {
     /// How `levels` stand.
-    pub fn of(levels: &[Level]) -> Self {
-        Self { standings: standings(levels, 0) }
+    pub fn of(levels: &[Level], repaired: usize) -> Self {
+        Self { standings: standings(levels, 0), repaired }
     }
 }

@@ -242,8 +242,13 @@ impl Checker {
     pub(super) async fn refund(&self, keys: &Keys, cost: u64) -> Result<Refunded, Error> {
         let refund = Refund { quotas: self.plan.quotas.clone(), cost, not_after: Timestamp::MAX };
         let answer = self.inner.backend.apply_limit(keys, refund, self.inner.response_timeout).await;
-        self.inner.returned.note(keys, self.inner.clock.uptime());
-        Ok(answer?.reply)
+        let now = self.inner.clock.uptime();
+        self.inner.returned.note(keys, now);
+        let refunded = answer?.reply;
+        if refunded.repaired > 0 {
+            self.class.repaired(refunded.repaired, now);
+        }
+        Ok(refunded)
     }
 
     pub(super) async fn reset(&self, keys: &Keys) -> Result<usize, Error> {

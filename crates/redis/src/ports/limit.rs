@@ -80,9 +80,12 @@ impl Port for Refund {
         }
     }
 
-    fn read(&self, at: Timestamp, status: &[u8], fields: Fields) -> Result<Refunded, Malformed> {
+    fn read(&self, at: Timestamp, status: &[u8], mut fields: Fields) -> Result<Refunded, Malformed> {
         match status {
-            b"refunded" => Ok(Refunded::of(&levels(&self.quotas, fields, at)?)),
+            b"refunded" => {
+                let repaired = fields.index()?;
+                Ok(Refunded::of(&levels(&self.quotas, fields, at)?, repaired))
+            }
             _ => Err(UNKNOWN_STATUS),
         }
     }

@@ -1,9 +1,9 @@
 -- refund: gives back to every limit what was taken, as far as that much was used; no window moves.
 -- KEYS: main, and so on
 -- ARGV: not_after_us, cost; per key: kind, one, two, three, four, step_us, step_part
--- Reply: {now, 'late'} | {now, 'wrongtype', index, 0} | {now, 'refunded', kept, …} with what is kept afterwards, in the form of check
+-- Reply: {now, 'late'} | {now, 'wrongtype', index, 0} | {now, 'refunded', repaired, kept, …} with what is kept afterwards, in the form of check
 -- Invariants: 2, 3, 4, 7. Kinds and their numbers as in check; the step is what the cost is of a bucket, 0 and 0 for others.
--- Every key is written, so that one without expiry has one again. A log gives back its newest calls.
+-- Every key is written, so that one without expiry has one again; it counts as repaired. A log gives back its newest calls.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[1]) then return {now, 'late'} end
@@ -24,6 +24,7 @@ for i = 1, #KEYS do
         return {now, 'wrongtype', i - 1, 0}
       end
       state[1] = tonumber(last[2])
+      state.bare = redis.call('PTTL', KEYS[i]) == -1
     end
   else
     local text = redis.pcall('GET', KEYS[i])
@@ -40,20 +41,23 @@ for i = 1, #KEYS do
         return {now, 'wrongtype', i - 1, 0}
       end
       state = {tonumber(first), tonumber(second), tonumber(third)}
+      state.bare = redis.call('PTTL', KEYS[i]) == -1
     end
   end
   states[i] = state
 end
 
-local reply, soonest = {now, 'refunded'}, math.floor(now / 1000) + 1
+local reply, soonest, repaired = {now, 'refunded', 0}, math.floor(now / 1000) + 1, 0
 for i = 1, #KEYS do
   local a = 7 * i - 4
   local kind, one, two = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
   local first, second, third = states[i][1], states[i][2], states[i][3]
   local text, ends, kept
+  local damaged = states[i].bare
   if kind == 'l' then
     kept = {0, -1, 0}
     if first then
+      damaged = damaged or first > now + two
       redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', string.format('%.0f', now - two))
       local used = redis.call('ZCARD', KEYS[i])
       local back = math.min(cost, used)
@@ -80,7 +84,7 @@ for i = 1, #KEYS do
     local refill, most_at = tonumber(ARGV[a + 3]), now + one
     local at, part = now, 0
     if first and (first > most_at or first == most_at and second > two) then
-      at, part = most_at, two
+      at, part, damaged = most_at, two, true
     elseif first and first >= now then
       at, part = first, second
     end
@@ -96,7 +100,7 @@ for i = 1, #KEYS do
     if first then
       second, third = math.min(second, one), math.min(third, one)
       if first > now + two then
-        previous, current = second, third
+        previous, current, damaged = second, third, true
       elseif first >= start then
         start, previous, current = first, second, third
       elseif first + two == start then
@@ -114,7 +118,7 @@ for i = 1, #KEYS do
     local start, used, begun = now, 0, false
     if kind == 'w' then start = now - now % two end
     if first and first > now + two then
-      used, begun = second, true
+      used, begun, damaged = second, true, true
     elseif first and now < first + two then
       start, used, begun = first, second, true
     end
@@ -128,6 +132,8 @@ for i = 1, #KEYS do
   elseif kind ~= 'l' then
     redis.call('DEL', KEYS[i])
   end
-  reply[2 + i] = kept or text or ''
+  if damaged then repaired = repaired + 1 end
+  reply[3 + i] = kept or text or ''
 end
+reply[3] = repaired
 return reply
