@@ -1,0 +1,1 @@
+//! A small shop: orders, and a flash sale.
