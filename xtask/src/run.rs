@@ -50,8 +50,8 @@ fn run_step(workspace: &Workspace, step: &Step) -> Result<Outcome> {
     }
     let passed = match &step.work {
         Work::Provision(needs) => provision::provision(workspace, needs)?,
-        Work::Call(call) => shown(call, workspace)?,
-        Work::CallWithServers(call) => shown(&with_servers(call, workspace), workspace)?,
+        Work::Call(call) => shown(&for_once(call), workspace)?,
+        Work::CallWithServers(call) => shown(&for_once(&with_servers(call, workspace)), workspace)?,
         Work::Targets => targets::check_all(workspace)?,
     };
     Ok(if passed { Outcome::Passed } else { Outcome::Failed })
@@ -60,6 +60,11 @@ fn run_step(workspace: &Workspace, step: &Step) -> Result<Outcome> {
 fn with_servers(call: &Call, workspace: &Workspace) -> Call {
     let call = call.clone().env(SERVERS_DIR, workspace.servers().to_string_lossy());
     call.env(INTEROP_DIR, workspace.interop().to_string_lossy())
+}
+
+/// A machine that builds once has no use for what a second build would be faster with, and perhaps no room for it.
+fn for_once(call: &Call) -> Call {
+    if provision::in_ci() { call.clone().env("CARGO_INCREMENTAL", "0") } else { call.clone() }
 }
 
 /// Runs a call after showing it.
