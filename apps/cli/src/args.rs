@@ -79,7 +79,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Release(args) => block_on(release::run(args, common)),
         Command::Limit(args) => block_on(limit::run(args, common)),
         Command::Doctor(args) => block_on(doctor::run(args, common)),
-        Command::Demo(args) => block_on(demo::run(args, common)),
+        Command::Demo(args) => demo::start(args, common),
     }
 }
 

@@ -138,7 +138,7 @@ fn as_us<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::stall::{LATE, SECOND};
+    use crate::demo::locks::stall::{LATE, SECOND};
 
     fn counted(counter: u64) -> Counted {
         Counted { updates: 100, counter, took: Duration::ZERO, longest_wait: Duration::ZERO }

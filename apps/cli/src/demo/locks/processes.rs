@@ -113,7 +113,7 @@ impl Crew {
     fn command(&self, role: Role, lock: &str, workers: u32) -> anyhow::Result<Command> {
         let role = clap::ValueEnum::to_possible_value(&role).context("a role without a name")?;
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        command.args(["demo", "--role", role.get_name(), "--lock", lock]);
+        command.args(["demo", "locks", "--role", role.get_name(), "--lock", lock]);
         command.args(["--workers", &workers.to_string(), "--rounds", &self.load.rounds.to_string()]);
         // Not as an argument: others can read those, and it may contain a password.
         command.env("LOCKKEEPER_URL", &self.url).stdin(Stdio::piped()).stdout(Stdio::piped());

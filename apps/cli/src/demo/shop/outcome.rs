@@ -1,0 +1,109 @@
+//! What came of it, as it was seen.
+
+use std::collections::BTreeMap;
+
+use lockkeeper_shop::buyers::{Latency, Report};
+use lockkeeper_shop::sale::Stock;
+use serde::Serialize;
+
+/// Answers that are no refusals.
+const GRANTED: [&str; 2] = ["accepted", "already-bought"];
+/// What became of a click that nobody answered.
+const UNHEARD: [&str; 2] = ["no-answer", "left-before-the-answer"];
+
+/// The whole demonstration.
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    /// The store's address, without credentials.
+    pub(super) store: String,
+    pub(super) database: String,
+    pub(super) naive: Act,
+    pub(super) protected: Act,
+    pub(super) orders: Orders,
+}
+
+/// One sale.
+#[derive(Debug, Serialize)]
+pub(super) struct Act {
+    pub(super) stock: u64,
+    /// Orders in the database.
+    pub(super) sold: u64,
+    pub(super) oversold: u64,
+    /// What is left on the store's books.
+    pub(super) remaining: i64,
+    /// Orders of buyers who have one already.
+    pub(super) duplicate_orders: u64,
+    pub(super) buyers: u32,
+    pub(super) requests: u64,
+    pub(super) requests_per_second: f64,
+    /// Clicks of those who had one, answered with the ticket that they have.
+    pub(super) repeated: u64,
+    /// By reason.
+    pub(super) refused: BTreeMap<String, u64>,
+    /// Clicks whose answer nobody heard, by what happened.
+    pub(super) unheard: BTreeMap<String, u64>,
+    pub(super) latency: Latency,
+    pub(super) seconds: f64,
+}
+
+/// Orders that are sent more than once.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Orders {
+    pub(super) customers: u32,
+    pub(super) requests: u64,
+    /// Orders in the database, and charges of the payment provider.
+    pub(super) orders: u64,
+    pub(super) charges: u64,
+    /// Answers that were replayed.
+    pub(super) replayed: u64,
+    /// Requests that came while their twin was running.
+    pub(super) running: u64,
+    /// A key that was used for another request.
+    pub(super) different: u64,
+}
+
+impl Act {
+    pub(super) fn new(initial: u32, stock: Stock, duplicate_orders: u64, report: Report) -> Self {
+        let (initial, sold) = (u64::from(initial), stock.written);
+        let of = |wanted: &dyn Fn(&str) -> bool| {
+            let wanted = report.answers.iter().filter(|(name, _)| wanted(name));
+            wanted.map(|(name, count)| (name.clone(), *count)).collect::<BTreeMap<_, _>>()
+        };
+        Self {
+            stock: initial,
+            sold,
+            oversold: sold.saturating_sub(initial),
+            remaining: stock.remaining,
+            duplicate_orders,
+            buyers: report.buyers,
+            requests: report.requests,
+            requests_per_second: report.requests_per_second,
+            repeated: report.answers.get(GRANTED[1]).copied().unwrap_or_default(),
+            refused: of(&|name| !GRANTED.contains(&name) && !UNHEARD.contains(&name)),
+            unheard: of(&|name| UNHEARD.contains(&name)),
+            latency: report.latency,
+            seconds: report.seconds,
+        }
+    }
+}
+
+impl Outcome {
+    /// What the protected shop failed to do.
+    pub(super) fn broken(&self) -> Option<String> {
+        let Act { stock, sold, duplicate_orders, buyers, .. } = self.protected;
+        let wanted = stock.min(u64::from(buyers));
+        if sold > stock {
+            return Some(format!("protected, it sold {sold} of {stock}"));
+        }
+        if duplicate_orders > 0 {
+            return Some(format!("protected, {duplicate_orders} orders are duplicates"));
+        }
+        if sold < wanted {
+            return Some(format!("protected, it sold {sold} of {wanted} that it could have sold"));
+        }
+        let Orders { customers, orders, charges, .. } = self.orders;
+        let expected = u64::from(customers);
+        (orders != expected || charges != expected)
+            .then(|| format!("{customers} customers have {orders} orders and {charges} charges"))
+    }
+}

@@ -1,0 +1,96 @@
+//! What both acts stand on: where the store and the database are, and whose the database is.
+
+use anyhow::Context as _;
+use lockkeeper_shop::sale::{Mode, Sku};
+use lockkeeper_shop::serve::ServeArgs;
+use tempfile::TempDir;
+
+use super::args::SaleArgs;
+use super::unique;
+use crate::common::Common;
+
+/// What nobody reaches: the naive shop has no limits.
+const NO_LIMIT: &str = "1000000000/s";
+
+/// The stage.
+#[derive(Debug)]
+pub(super) struct Stage {
+    /// For people, without credentials.
+    pub(super) store: String,
+    /// How many processes serve; zero for none but this one.
+    pub(super) processes: u32,
+    pub(super) buyers: u32,
+    pub(super) stock: u32,
+    serve: Option<std::net::SocketAddr>,
+    url: String,
+    database: String,
+    run: String,
+    /// The folder of a database of the demo's own; goes with it.
+    _folder: Option<TempDir>,
+}
+
+impl Stage {
+    /// Finds out where everything is, and that the server answers.
+    pub(super) async fn set(args: &SaleArgs, common: &Common) -> anyhow::Result<Self> {
+        let url = super::super::store_url(args.env_url, common)?;
+        let is_embedded = url.starts_with("memory:");
+        let store = if is_embedded { url.clone() } else { address(common).await? };
+        let (database, folder) = match &args.database {
+            Some(database) => (database.clone(), None),
+            None => own_database()?,
+        };
+        Ok(Self {
+            store,
+            processes: if is_embedded { 0 } else { args.processes },
+            buyers: args.buyers,
+            stock: args.stock,
+            serve: args.serve,
+            url,
+            database,
+            run: unique(),
+            _folder: folder,
+        })
+    }
+
+    /// What the sale of a mode is called.
+    pub(super) fn sku(&self, mode: Mode) -> anyhow::Result<Sku> {
+        let word = if mode == Mode::Naive { "naive" } else { "lantern" };
+        Ok(format!("{word}-{}", self.run).parse()?)
+    }
+
+    /// How a process of the shop is set, apart from the worker.
+    pub(super) fn serve_args(&self, mode: Mode) -> anyhow::Result<ServeArgs> {
+        let mut line = format!("--listen 127.0.0.1:0 --sku {} --stock {}", self.sku(mode)?.as_str(), self.stock);
+        if mode == Mode::Naive {
+            line += &format!(" --naive --sale-limit {NO_LIMIT} --buyer-limit {NO_LIMIT}");
+        }
+        let mut args = ServeArgs::typed(&line)?;
+        args.url.clone_from(&self.url);
+        args.database.clone_from(&self.database);
+        if let (Mode::Protected, Some(address)) = (mode, self.serve) {
+            args.listen = address;
+        }
+        Ok(args)
+    }
+
+    /// Which database, for people.
+    pub(super) fn database_kind(&self) -> String {
+        let kind = if self.database.starts_with("postgres") { "PostgreSQL" } else { "SQLite" };
+        kind.to_owned()
+    }
+}
+
+/// Says in one line what is wrong with the URL or the server, before several processes do.
+async fn address(common: &Common) -> anyhow::Result<String> {
+    let keeper = common.builder()?.connect().await?;
+    let address = keeper.health().await.address;
+    keeper.close(std::time::Duration::ZERO).await;
+    Ok(address)
+}
+
+fn own_database() -> anyhow::Result<(String, Option<TempDir>)> {
+    let folder = tempfile::Builder::new().prefix("lockkeeper-demo-").tempdir();
+    let folder = folder.context("making a folder for the database")?;
+    let file = folder.path().join("shop.sqlite");
+    Ok((format!("sqlite://{}?mode=rwc", file.display()), Some(folder)))
+}
