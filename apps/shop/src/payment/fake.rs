@@ -42,6 +42,7 @@ pub struct FakeProvider {
 struct Shared {
     troubles: Mutex<VecDeque<Trouble>>,
     asked: AtomicU64,
+    failing_voids: AtomicU64,
 }
 
 impl FakeProvider {
@@ -59,6 +60,11 @@ impl FakeProvider {
     /// The next charge without a trouble of its own meets this one.
     pub fn next(&self, trouble: Trouble) {
         self.shared.troubles.lock().push_back(trouble);
+    }
+
+    /// The next void does not happen.
+    pub fn fail_next_void(&self) {
+        self.shared.failing_voids.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often it was asked to charge.
@@ -120,6 +126,14 @@ impl Provider for FakeProvider {
     }
 
     fn void<'a>(&'a self, reference: &'a OrderNo) -> BoxFuture<'a, Result<(), PaymentError>> {
-        async { self.ledger.void(reference).await.map_err(|_| PaymentError::Unanswered) }.boxed()
+        async {
+            let failing = &self.shared.failing_voids;
+            let took = failing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            if took.is_ok() {
+                return Err(PaymentError::Unavailable);
+            }
+            self.ledger.void(reference).await.map_err(|_| PaymentError::Unanswered)
+        }
+        .boxed()
     }
 }
