@@ -42,7 +42,7 @@ async function refresh() {
 
 function show({ stock, accepted, repeated, refusals }) {
   const left = Math.max(0, stock.remaining);
-  for (const id of ["sold", "remaining", "written", "queued", "initial"]) at(id).textContent = stock[id];
+  for (const id of ["sold", "written", "queued", "initial"]) at(id).textContent = stock[id];
   at("left").textContent = left;
   at("gauge").max = Math.max(1, stock.initial);
   at("gauge").value = left;

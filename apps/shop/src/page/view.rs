@@ -83,10 +83,9 @@ fn buy(buyer: Option<&Buyer>, said: &Said) -> Markup {
 fn stock(stock: &StockBody) -> Markup {
     let left = u64::try_from(stock.remaining).unwrap_or_default();
     let shown = [
-        ("sold", "Sold", stock.sold.to_string()),
-        ("remaining", "Left", stock.remaining.to_string()),
-        ("written", "Orders written", stock.written.to_string()),
-        ("queued", "Orders under way", stock.queued.to_string()),
+        ("sold", "Sold", stock.sold),
+        ("written", "Orders written", stock.written),
+        ("queued", "Orders under way", stock.queued),
     ];
     html! {
         section.card aria-labelledby="stock-title" {

@@ -15,21 +15,21 @@ use lockkeeper_shop::serve::{Running, ServeArgs, start};
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// Limits that refuse nobody.
-pub const WIDE: &str = "--sale-limit 1000000/s --buyer-limit 1000000/s --order-limit 1000000/s";
+pub(crate) const WIDE: &str = "--sale-limit 1000000/s --buyer-limit 1000000/s --order-limit 1000000/s";
 
 type Bytes = Full<std::collections::VecDeque<u8>>;
 
 /// A Redis and a folder for a database; shops on them are processes of one shop.
-pub struct Place {
-    pub redis: RedisServer,
-    pub folder: TempDir,
+pub(crate) struct Place {
+    pub(crate) redis: RedisServer,
+    pub(crate) folder: TempDir,
 }
 
 impl Place {
     /// None where there is no Redis to start.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if !available(ServerKind::Redis) {
             return None;
         }
@@ -37,46 +37,46 @@ impl Place {
         Some(Self { redis, folder: TempDir::new().unwrap() })
     }
 
-    pub fn database(&self) -> String {
+    pub(crate) fn database(&self) -> String {
         format!("sqlite://{}?mode=rwc", self.folder.path().join("shop.db").display())
     }
 
-    pub fn args(&self, more: &str) -> String {
+    pub(crate) fn args(&self, more: &str) -> String {
         format!("--listen 127.0.0.1:0 --url {} --database {} {more}", self.redis.url(), self.database())
     }
 
-    pub async fn shop(&self, more: &str) -> Running {
+    pub(crate) async fn shop(&self, more: &str) -> Running {
         start(ServeArgs::typed(&self.args(more)).unwrap()).await.unwrap()
     }
 }
 
 /// A shop without a server, whose limits refuse nobody unless `more` says so.
-pub async fn memory_shop(more: &str) -> Running {
+pub(crate) async fn memory_shop(more: &str) -> Running {
     start(ServeArgs::typed(&format!("--listen 127.0.0.1:0 {more}")).unwrap()).await.unwrap()
 }
 
 /// Speaks to one shop.
 #[derive(Clone)]
-pub struct Customer {
+pub(crate) struct Customer {
     http: Client<HttpConnector, Bytes>,
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 /// What was answered.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub text: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
     /// The status and the reason. Checks what every refusal has.
-    pub fn refusal(&self) -> (u16, String) {
+    pub(crate) fn refusal(&self) -> (u16, String) {
         assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
         let json = self.json();
         assert_eq!(json["status"], self.status, "{self:?}");
@@ -86,25 +86,25 @@ impl Answer {
         (self.status, json["reason"].as_str().unwrap().to_owned())
     }
 
-    pub fn retry_after(&self) -> u64 {
+    pub(crate) fn retry_after(&self) -> u64 {
         self.headers["retry-after"].to_str().unwrap().parse().unwrap()
     }
 }
 
 impl Customer {
-    pub fn of(shop: &Running) -> Self {
+    pub(crate) fn of(shop: &Running) -> Self {
         Self::at(shop.address())
     }
 
-    pub fn at(address: SocketAddr) -> Self {
+    pub(crate) fn at(address: SocketAddr) -> Self {
         Self { http: Client::builder(TokioExecutor::new()).build_http(), address }
     }
 
-    pub async fn send(&self, request: Request<Vec<u8>>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Answer {
         self.try_send(request).await.unwrap()
     }
 
-    pub async fn try_send(&self, request: Request<Vec<u8>>) -> Option<Answer> {
+    pub(crate) async fn try_send(&self, request: Request<Vec<u8>>) -> Option<Answer> {
         let (mut parts, body) = request.into_parts();
         parts.uri = format!("http://{}{}", self.address, parts.uri).parse().unwrap();
         let request = Request::from_parts(parts, Bytes::new(body.into()));
@@ -114,7 +114,7 @@ impl Customer {
         Some(Answer { status: parts.status.as_u16(), headers: parts.headers, text })
     }
 
-    pub async fn get(&self, path: &str, account: Option<&str>) -> Answer {
+    pub(crate) async fn get(&self, path: &str, account: Option<&str>) -> Answer {
         let mut request = Request::get(path);
         if let Some(account) = account {
             request = request.header("x-account", account);
@@ -122,7 +122,7 @@ impl Customer {
         self.send(request.body(Vec::new()).unwrap()).await
     }
 
-    pub async fn post(&self, path: &str, account: Option<&str>, json: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, account: Option<&str>, json: &str) -> Answer {
         let mut request = Request::post(path).header("content-type", "application/json");
         if let Some(account) = account {
             request = request.header("x-account", account);
@@ -130,15 +130,15 @@ impl Customer {
         self.send(request.body(json.as_bytes().to_vec()).unwrap()).await
     }
 
-    pub async fn order(&self, account: &str, order_no: &str) -> Answer {
+    pub(crate) async fn order(&self, account: &str, order_no: &str) -> Answer {
         self.post("/orders", Some(account), &order(order_no)).await
     }
 
-    pub async fn click(&self, sku: &str, account: &str) -> Answer {
+    pub(crate) async fn click(&self, sku: &str, account: &str) -> Answer {
         self.post(&format!("/seckill/{sku}"), Some(account), "").await
     }
 
-    pub async fn stock(&self, sku: &str) -> Value {
+    pub(crate) async fn stock(&self, sku: &str) -> Value {
         let answer = self.get(&format!("/seckill/{sku}/stock"), None).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
         answer.json()
@@ -146,6 +146,6 @@ impl Customer {
 }
 
 /// An order as JSON.
-pub fn order(order_no: &str) -> String {
+pub(crate) fn order(order_no: &str) -> String {
     format!(r#"{{"order_no":"{order_no}","sku":"lantern","amount_cents":1250}}"#)
 }
