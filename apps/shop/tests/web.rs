@@ -8,6 +8,7 @@ use http::Request;
 use lockkeeper_shop::web::{MAX_BODY, Reason};
 use lockkeeper_testkit::wait::until;
 use shopping::{Customer, Place, SOON, WIDE, memory_shop, order};
+use tokio::io::AsyncWriteExt;
 
 #[tokio::test]
 async fn a_sale_from_the_first_click_to_sold_out() {
@@ -35,6 +36,24 @@ async fn a_sale_from_the_first_click_to_sold_out() {
     assert_eq!((&stock["initial"], &stock["remaining"], &stock["sold"]), (&2.into(), &0.into(), &2.into()));
     let live = customer.get("/live", None).await.json();
     assert_eq!((&live["accepted"], &live["repeated"], &live["refusals"]["sold-out"]["count"]), (&2.into(), &2.into(), &1.into()));
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn c62_a_click_whose_answer_is_lost_and_its_repetition_are_one_order() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(&format!("{WIDE} --stock 5")).await;
+    let customer = Customer::of(&shop);
+    let mut stream = tokio::net::TcpStream::connect(shop.address()).await.unwrap();
+    let click = "POST /seckill/lantern HTTP/1.1\r\nhost: a\r\nx-account: ann\r\ncontent-length: 0\r\n\r\n";
+    stream.write_all(click.as_bytes()).await.unwrap();
+    until("it was sold", SOON, || async { customer.stock("lantern").await["sold"] == 1 }).await;
+    drop(stream);
+    let lost = customer.get("/seckill/lantern/outcome", Some("ann")).await.json()["ticket"].clone();
+    let again = customer.click("lantern", "ann").await;
+    assert_eq!((again.status, &again.json()["ticket"]), (200, &lost));
+    let stock = customer.stock("lantern").await;
+    assert_eq!((&stock["sold"], &stock["remaining"]), (&1.into(), &4.into()));
     shop.stop().await;
 }
 
@@ -72,6 +91,15 @@ async fn the_two_limits_refuse_apart_and_who_clicks_too_often_takes_nothing_from
     assert!((1..=3600).contains(&full.retry_after()), "{full:?}");
     assert_eq!(full.json()["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
     assert_eq!(customer.stock("lantern").await["sold"], 2, "a refusal by a limit takes no stock");
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn a_limit_that_lets_nobody_in_tells_nobody_to_come_back() {
+    let shop = memory_shop("--sale-limit none").await;
+    let never = Customer::of(&shop).click("lantern", "ann").await;
+    assert_eq!(never.refusal(), (403, "sale-busy".into()));
+    assert!(!never.headers.contains_key("retry-after"));
     shop.stop().await;
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use lockkeeper::{Error, Joint, Keeper, Subject, Verdict};
 
 use super::problem::Problem;
@@ -49,10 +50,10 @@ impl Admission {
             _ => Reason::SaleBusy,
         };
         let text = limit.map_or_else(|| "none".to_owned(), |state| state.limit.to_string());
-        let problem = Problem::new(reason, format!("The limit is {text}. Your place is not lost: ask again."));
         Err(match verdict.retry_after() {
-            Some(wait) => problem.after(wait),
-            None => problem,
+            Some(wait) => Problem::new(reason, format!("The limit is {text}. Nothing is lost: ask again.")).after(wait),
+            // Not 429, after which clients come back by themselves.
+            None => Problem::new(reason, format!("The limit is {text}.")).status(StatusCode::FORBIDDEN),
         })
     }
 
