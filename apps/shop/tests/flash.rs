@@ -20,14 +20,14 @@ use lockkeeper_shop::buyers::{Crowd, Report, rush};
 use lockkeeper_shop::database::Database;
 use lockkeeper_shop::sale::{Mode, Sales, Sku, Stock};
 use lockkeeper_testkit::wait::until;
-use shopping::{Customer, Place, SOON, WIDE, memory_shop};
+use shopping::{Customer, Place, SOON, WIDE, memory_shop, words};
 
 const BUYERS: u32 = 10_000;
 const UNITS: u64 = 100;
 const SERVERS: usize = 3;
 const SAMPLE_PACE: Duration = Duration::from_millis(2);
 /// A third of the units goes at once, and the others in about a tenth of a second: long enough to be in the middle of.
-const LIMITS: &str = "--sale-limit 700/s,burst=35 --buyer-limit 1000000/s";
+const LIMITS: &str = "--sale-limit 700/s+burst=35 --buyer-limit 1000000/s";
 const KILL_AT: u64 = 35;
 
 /// A server in a process of its own. Killed when dropped.
@@ -39,7 +39,7 @@ struct Server {
 impl Server {
     fn start(args: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper-shop"));
-        command.arg("serve").args(args.split_whitespace());
+        command.arg("serve").args(words(args));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

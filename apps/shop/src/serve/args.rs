@@ -102,10 +102,13 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// What was typed, without a command line.
-    pub fn typed(line: &str) -> Result<Self, clap::Error> {
+    /// From words as they would be typed after `serve`.
+    ///
+    /// # Errors
+    /// They would not be understood.
+    pub fn typed<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, clap::Error> {
         let ShopArgs { command: ShopCommand::Serve(args) } =
-            ShopArgs::try_parse_from(["lockkeeper-shop", "serve"].into_iter().chain(line.split_whitespace()))?;
+            ShopArgs::try_parse_from(["lockkeeper-shop", "serve"].into_iter().chain(words))?;
         Ok(args)
     }
 
@@ -124,20 +127,20 @@ mod tests {
 
     #[test]
     fn the_default_limits_are_the_standard_ones() {
-        assert_eq!(ServeArgs::typed("").unwrap().limits(), Limits::standard().unwrap());
+        assert_eq!(ServeArgs::typed([]).unwrap().limits(), Limits::standard().unwrap());
     }
 
     #[test]
     fn the_last_of_worker_and_no_worker_counts() {
-        let no_worker = |line| ServeArgs::typed(line).unwrap().no_worker;
+        let no_worker = |line: &str| ServeArgs::typed(line.split_whitespace()).unwrap().no_worker;
         assert!(!no_worker("") && no_worker("--no-worker") && no_worker("--worker --no-worker"));
         assert!(!no_worker("--no-worker --worker"));
     }
 
     #[test]
     fn what_is_out_of_bounds_is_refused() {
-        for bad in ["--stock 0", "--stock -1", "--shards 65", "--sku ", "--sku é", "--listen here", "--sale-limit 1"] {
-            assert!(ServeArgs::typed(bad).is_err(), "{bad}");
+        for bad in ["--stock=0", "--stock=-1", "--shards=65", "--sku=", "--sku=é", "--listen=here", "--sale-limit=1"] {
+            assert!(ServeArgs::typed([bad]).is_err(), "{bad}");
         }
     }
 }

@@ -46,13 +46,23 @@ impl Place {
     }
 
     pub(crate) async fn shop(&self, more: &str) -> Running {
-        start(ServeArgs::typed(&self.args(more)).unwrap()).await.unwrap()
+        start(typed(&self.args(more))).await.unwrap()
     }
+}
+
+/// The words of a line; a `+` in them is a space.
+pub(crate) fn words(line: &str) -> impl Iterator<Item = String> {
+    line.split_whitespace().map(|word| word.replace('+', " "))
+}
+
+fn typed(line: &str) -> ServeArgs {
+    let words: Vec<_> = words(line).collect();
+    ServeArgs::typed(words.iter().map(String::as_str)).unwrap()
 }
 
 /// A shop without a server, whose limits refuse nobody unless `more` says so.
 pub(crate) async fn memory_shop(more: &str) -> Running {
-    start(ServeArgs::typed(&format!("--listen 127.0.0.1:0 {more}")).unwrap()).await.unwrap()
+    start(typed(&format!("--listen 127.0.0.1:0 {more}"))).await.unwrap()
 }
 
 /// Speaks to one shop.
