@@ -52,6 +52,11 @@ pub fn permit_key(main: &Key) -> Vec<u8> {
     side_key(main, PERMIT_MARK)
 }
 
+/// A side key of somebody else's decision, named by a word of lower-case letters: `<prefix>~word:…`.
+pub fn side_key_of(main: &Key, word: &str) -> Vec<u8> {
+    side_key(main, &[b"~", word.as_bytes(), b":"].concat())
+}
+
 fn side_key(main: &Key, mark: &[u8]) -> Vec<u8> {
     let (prefix, name, whole) = (main.prefix(), main.name(), main.as_bytes());
     if hash_tag(whole).is_some() {

@@ -9,6 +9,7 @@ mod connect;
 mod error;
 mod layout;
 mod link;
+pub mod port;
 mod ports;
 mod probe;
 pub mod redis1;
@@ -23,7 +24,7 @@ pub use config::{
     CredentialFuture, CredentialProvider, Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_RESPONSE_TIMEOUT,
     MAX_RESPONSE_TIMEOUT, RedisConfig,
 };
-pub use layout::{fence_key, permit_key, presence_key, slot_of};
+pub use layout::{fence_key, permit_key, presence_key, side_key_of, slot_of};
 pub use probe::ServerInfo;
 pub use scan::Cursor;
 pub use script::{SCRIPTS, Script};

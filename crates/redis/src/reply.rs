@@ -8,13 +8,18 @@ use redis::Value;
 
 /// A reply that no script of ours sends; says what was wrong with it.
 #[derive(Debug)]
-pub(crate) struct Malformed(pub(crate) &'static str);
+pub struct Malformed(pub &'static str);
 
 /// The fields of a reply array, taken from the front.
-pub(crate) struct Fields(std::vec::IntoIter<Value>);
+#[derive(Debug)]
+pub struct Fields(std::vec::IntoIter<Value>);
 
 impl Fields {
-    pub(crate) fn of(value: Value) -> Result<Self, Malformed> {
+    /// The fields of this reply.
+    ///
+    /// # Errors
+    /// It is no array.
+    pub fn of(value: Value) -> Result<Self, Malformed> {
         match value {
             Value::Array(fields) => Ok(Self(fields.into_iter())),
             _ => Err(Malformed("not an array")),
@@ -25,22 +30,38 @@ impl Fields {
         self.0.next().ok_or(Malformed("too short"))
     }
 
-    pub(crate) fn int(&mut self) -> Result<i64, Malformed> {
+    /// A whole number.
+    ///
+    /// # Errors
+    /// There is none in this place.
+    pub fn int(&mut self) -> Result<i64, Malformed> {
         match self.next()? {
             Value::Int(number) => Ok(number),
             _ => Err(Malformed("a number was expected")),
         }
     }
 
-    pub(crate) fn unsigned(&mut self) -> Result<u64, Malformed> {
+    /// A whole number that is not negative.
+    ///
+    /// # Errors
+    /// There is none in this place.
+    pub fn unsigned(&mut self) -> Result<u64, Malformed> {
         u64::try_from(self.int()?).map_err(|_| Malformed("a negative number"))
     }
 
-    pub(crate) fn index(&mut self) -> Result<usize, Malformed> {
+    /// An index.
+    ///
+    /// # Errors
+    /// There is none in this place.
+    pub fn index(&mut self) -> Result<usize, Malformed> {
         usize::try_from(self.int()?).map_err(|_| Malformed("a negative index"))
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
+    /// A string.
+    ///
+    /// # Errors
+    /// There is none in this place.
+    pub fn bytes(&mut self) -> Result<Vec<u8>, Malformed> {
         match self.next()? {
             Value::BulkString(bytes) => Ok(bytes),
             Value::SimpleString(text) => Ok(text.into_bytes()),
@@ -50,7 +71,10 @@ impl Fields {
     }
 
     /// An array of names and numbers in turn.
-    pub(crate) fn pairs<T>(&mut self, pair: impl Fn(&[u8], u64) -> T) -> Result<Vec<T>, Malformed> {
+    ///
+    /// # Errors
+    /// There is none in this place.
+    pub fn pairs<T>(&mut self, pair: impl Fn(&[u8], u64) -> T) -> Result<Vec<T>, Malformed> {
         let mut fields = Self::of(self.next()?)?;
         let mut pairs = Vec::with_capacity(fields.0.len() / 2);
         while fields.0.len() > 0 {
@@ -59,15 +83,21 @@ impl Fields {
         Ok(pairs)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Nothing is left.
+    pub fn is_empty(&self) -> bool {
         self.0.len() == 0
     }
 
-    pub(crate) fn rest(self) -> impl Iterator<Item = Value> {
+    /// What is left.
+    pub fn rest(self) -> impl Iterator<Item = Value> {
         self.0
     }
 
-    pub(crate) fn timestamp(&mut self) -> Result<Timestamp, Malformed> {
+    /// A moment in microseconds.
+    ///
+    /// # Errors
+    /// There is none in this place.
+    pub fn timestamp(&mut self) -> Result<Timestamp, Malformed> {
         self.unsigned().map(Timestamp::from_micros)
     }
 

@@ -1,6 +1,6 @@
 //! The scripts: one Lua file per decision, in a folder for each kind, sent by hash, and by source where the server does not know the hash.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// A script and its hash.
 #[derive(Debug)]
@@ -11,24 +11,26 @@ pub struct Script {
     pub source: &'static str,
     /// It changes nothing.
     pub read_only: bool,
-    hash: LazyLock<String, fn() -> String>,
+    hash: OnceLock<String>,
 }
 
 impl Script {
+    /// A script for a [`Port`](crate::port::Port), named as its decision is. `read_only`: it changes nothing, and a server that is paused for
+    /// writes may run it.
+    pub const fn new(name: &'static str, source: &'static str, read_only: bool) -> Self {
+        Self { name, source, read_only, hash: OnceLock::new() }
+    }
+
     /// The SHA-1 of the source in hexadecimal.
     pub fn hash(&self) -> &str {
-        &self.hash
+        self.hash.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
     }
 }
 
 macro_rules! scripts {
     ($($constant:ident = $folder:literal / $name:literal, read_only: $read_only:literal;)*) => {
-        $(pub(crate) static $constant: Script = Script {
-            name: $name,
-            source: include_str!(concat!("lua/", $folder, "/", $name, ".lua")),
-            read_only: $read_only,
-            hash: LazyLock::new(|| redis::Script::new(include_str!(concat!("lua/", $folder, "/", $name, ".lua"))).get_hash().to_owned()),
-        };)*
+        $(pub(crate) static $constant: Script =
+            Script::new($name, include_str!(concat!("lua/", $folder, "/", $name, ".lua")), $read_only);)*
 
         /// All of them.
         pub static SCRIPTS: &[&Script] = &[$(&$constant),*];

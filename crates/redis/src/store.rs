@@ -13,7 +13,7 @@ use crate::config::RedisConfig;
 use crate::connect::{Connector, Ears};
 use crate::error::{CallError, malformed};
 use crate::link::{Link, OwnLink, Up};
-use crate::ports::Port;
+use crate::port::Port;
 use crate::probe::ServerInfo;
 use crate::redis1::Adopted;
 use crate::reply::{Fields, Malformed};

@@ -102,6 +102,7 @@ impl Manager {
             (Need::RedisServer, Manager::Apt) => Some("redis-server"),
             (Need::RedisServer, _) => Some("redis"),
             (Need::Faketime, _) => Some("libfaketime"),
+            (Need::Chromium, _) => Some("chromium"),
             (Need::Pip, Manager::Apt | Manager::Dnf) => Some("python3-pip"),
             (Need::Pip, Manager::Apk) => Some("py3-pip"),
             (Need::Pip, Manager::Brew) => Some("python"),

@@ -6,6 +6,9 @@ use super::need::Need;
 use crate::call::Call;
 use crate::workspace::Workspace;
 
+/// What distributions call the browser.
+const CHROMIUM: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+
 impl Need {
     /// Whether it is there and works.
     pub(crate) fn is_present(self, workspace: &Workspace) -> bool {
@@ -16,6 +19,7 @@ impl Need {
             Need::Clippy => works(Call::cargo("clippy --version")),
             Need::RedisServer => works(Call::new("redis-server", "--version")),
             Need::Faketime => faketime_places().any(|place| place.is_file()),
+            Need::Chromium => CHROMIUM.iter().any(|name| works(Call::new(name, "--version"))),
             Need::Pip => works(Call::new("python3", "-m pip --version")),
             Need::Server(wheel) => wheel.is_unpacked(workspace),
             Need::Foreign(foreign) => foreign.is_present(workspace),

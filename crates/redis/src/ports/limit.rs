@@ -11,7 +11,8 @@ use lockkeeper_core::limit::{
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
-use super::{EXACT, Part, Port, UNKNOWN_STATUS, time};
+use super::UNKNOWN_STATUS;
+use crate::port::{EXACT, Part, Port, time};
 use crate::reply::{Fields, Malformed};
 use crate::script::{self, Script};
 

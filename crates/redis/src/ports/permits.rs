@@ -11,7 +11,8 @@ use lockkeeper_core::lock::permit::{
 use lockkeeper_core::time::micros_of;
 use redis::{Cmd, Value};
 
-use super::{Part, Port, UNKNOWN_STATUS, time};
+use super::UNKNOWN_STATUS;
+use crate::port::{Part, Port, time};
 use crate::reply::{Fields, Malformed};
 use crate::script::{self, Script};
 

@@ -11,7 +11,9 @@ use lockkeeper_core::lock::{
 };
 use lockkeeper_core::{Key, Prefix};
 
-use super::*;
+use lockkeeper_core::Timestamp;
+
+use crate::port::{Cmd, Fields, Port, Script};
 use crate::script;
 
 /// What a script's header says after `label`.

@@ -1,0 +1,13 @@
+//! A crowd of simulated buyers, over real HTTP: they click twice, come back as told, and now and then go away before the
+//! answer. Bounded in number, connections, tries and time.
+
+mod backoff;
+mod buyer;
+mod click;
+mod crowd;
+mod notes;
+mod report;
+
+pub use click::MAX_ANSWER;
+pub use crowd::{Crowd, MAX_BUYERS, MAX_CONNECTIONS, Progress, rush};
+pub use report::{Latency, Report};

@@ -1,0 +1,7 @@
+//! The `lockkeeper-shop` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lockkeeper_shop::serve::main()
+}

@@ -1,0 +1,82 @@
+//! The table of orders. Every write but the first is fenced.
+
+use lockkeeper::Fence;
+
+use super::error::OrderError;
+use super::names::{Cents, OrderNo};
+use super::order::{Order, Status};
+use super::place::Asked;
+use crate::database::Database;
+use crate::sale::Buyer;
+
+type Row = (String, String, String, i64, String, Option<String>, i64);
+
+/// What `charge` says of an order whose charge was given back or forbidden.
+const VOID: &str = "void";
+
+const INSERT: &str = "INSERT INTO orders (order_no, buyer, sku, amount_cents, status, fence, created_at) \
+                      VALUES ($1, $2, $3, $4, 'placed', 0, $5) ON CONFLICT (order_no) DO NOTHING";
+const FIND: &str = "SELECT order_no, buyer, sku, amount_cents, status, charge, fence FROM orders WHERE order_no = $1";
+/// The last line: who has an older fence than the last writer changes nothing.
+const SETTLE: &str = "UPDATE orders SET status = $1, charge = $2, fence = $3 \
+                      WHERE order_no = $4 AND status = 'placed' AND fence < $3";
+const VOIDED: &str = "UPDATE orders SET charge = $1 WHERE order_no = $2 AND status = 'refused' AND charge IS NULL";
+const DUE: &str = "SELECT order_no FROM orders WHERE (status = 'placed' AND created_at < $1) \
+                   OR (status = 'refused' AND charge IS NULL) ORDER BY created_at LIMIT $2";
+
+/// Puts the order there unless its number is. True: it was not.
+pub(super) async fn insert(
+    database: &Database,
+    buyer: &Buyer,
+    asked: &Asked,
+    now: i64,
+) -> Result<bool, OrderError> {
+    let (order_no, buyer, sku) = (asked.order_no.as_str(), buyer.as_str(), asked.sku.as_str());
+    let insert = sqlx::query(INSERT).bind(order_no).bind(buyer).bind(sku);
+    let done = insert.bind(asked.amount.as_i64()).bind(now).execute(database.writer()).await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// The order, if there is one.
+pub(super) async fn find(database: &Database, order_no: &OrderNo) -> Result<Option<Order>, OrderError> {
+    let find = sqlx::query_as::<_, Row>(FIND).bind(order_no.as_str());
+    find.fetch_optional(database.reader()).await?.map(order).transpose()
+}
+
+/// Ends a placed order, one way or the other. False: nothing was changed, because somebody with a later fence, or an end,
+/// was there before.
+pub(super) async fn settle(
+    database: &Database,
+    order_no: &OrderNo,
+    (status, charge): (Status, Option<&str>),
+    fence: Fence,
+) -> Result<bool, OrderError> {
+    let settle = sqlx::query(SETTLE).bind(status.as_str()).bind(charge);
+    let settle = settle.bind(fence.get().cast_signed()).bind(order_no.as_str());
+    Ok(settle.execute(database.writer()).await?.rows_affected() == 1)
+}
+
+/// Notes that a refused order's charge was given back or forbidden.
+pub(super) async fn voided(database: &Database, order_no: &OrderNo) -> Result<(), OrderError> {
+    sqlx::query(VOIDED).bind(VOID).bind(order_no.as_str()).execute(database.writer()).await?;
+    Ok(())
+}
+
+/// Orders that were placed before `cutoff` and are still not paid; and refused ones whose charge is not settled.
+pub(super) async fn due(database: &Database, cutoff: i64, most: i64) -> Result<Vec<OrderNo>, OrderError> {
+    let due = sqlx::query_as::<_, (String,)>(DUE).bind(cutoff).bind(most);
+    let rows = due.fetch_all(database.reader()).await?;
+    rows.into_iter().map(|(order_no,)| order_no.parse().map_err(|_| OrderError::Damaged)).collect()
+}
+
+fn order((order_no, buyer, sku, amount, status, charge, fence): Row) -> Result<Order, OrderError> {
+    Ok(Order {
+        order_no: order_no.parse().map_err(|_| OrderError::Damaged)?,
+        buyer: buyer.parse().map_err(|_| OrderError::Damaged)?,
+        sku: sku.parse().map_err(|_| OrderError::Damaged)?,
+        amount: Cents::new(amount).map_err(|_| OrderError::Damaged)?,
+        status: status.parse()?,
+        charge,
+        fence: fence.cast_unsigned(),
+    })
+}

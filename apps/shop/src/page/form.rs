@@ -1,0 +1,37 @@
+//! The button, where the script does not run: a form, answered with a redirect to the page.
+
+use axum::extract::State;
+use axum::extract::rejection::FormRejection;
+use axum::response::Redirect;
+use axum::Form;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use crate::sale::Buyer;
+use crate::web::{Reason, Shop, attempt};
+
+/// What the form sends.
+#[derive(Deserialize)]
+pub(crate) struct Fields {
+    account: String,
+}
+
+/// Buys, and goes back to the page, which says what came of it.
+pub(crate) async fn buy(
+    State(shop): State<Shop>,
+    fields: Result<Form<Fields>, FormRejection>,
+) -> Redirect {
+    let account = fields.map(|Form(fields)| fields.account.trim().to_owned()).unwrap_or_default();
+    let Ok(buyer) = account.parse::<Buyer>() else {
+        return Redirect::to(&format!("/?said={}", Reason::BadAccount.as_str()));
+    };
+    let account = utf8_percent_encode(&account, NON_ALPHANUMERIC);
+    match attempt(&shop, shop.featured(), &buyer).await {
+        Ok(_) => Redirect::to(&format!("/?account={account}")),
+        Err(problem) => {
+            let reason = problem.reason;
+            shop.tally().refuse(reason);
+            Redirect::to(&format!("/?account={account}&said={}", reason.as_str()))
+        }
+    }
+}

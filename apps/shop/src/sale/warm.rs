@@ -1,0 +1,206 @@
+//! Bringing the stock of a sale into the store, and comparing it with the database: under a lock, and fenced.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lockkeeper::{Acquired, LockGuard};
+use lockkeeper_core::{Answer, Error, ErrorKind};
+use lockkeeper_redis::port::Port;
+
+use super::answer::Reconciled;
+use super::books;
+use super::count::{self, Sum};
+use super::error::SaleError;
+use super::known::Sale;
+use super::names::{Buyer, Sku, Ticket};
+use super::sales::{Mode, NOW, STORE_WITHIN, Sales};
+use super::shard::{Open, Opened, Remember, Shard};
+
+/// The lease of who opens or reconciles a sale; renewed as long as that takes.
+const LEASE: Duration = Duration::from_secs(10);
+/// How long the next one waits.
+const WAIT: Duration = Duration::from_secs(15);
+/// Orders that are read, and marks that are written, at once.
+const PAGE: i64 = 500;
+/// Workers write while it is counted; so a difference is counted again.
+const RECOUNTS: u32 = 20;
+const RECOUNT_PAUSE: Duration = Duration::from_millis(25);
+
+impl Sales {
+    /// Makes the shards that the store has not.
+    pub(super) async fn warm(&self, sale: &Sale) -> Result<(), SaleError> {
+        if self.look_all(sale).await?.iter().all(Option::is_some) {
+            return Ok(());
+        }
+        let guard = self.guard(sale).await?;
+        let rebuilt = self.rebuild(sale, &guard).await;
+        // It is given back in the background where this fails.
+        let _ = guard.release().await;
+        rebuilt.map(|_| ())
+    }
+
+    /// Puts a sale in order: finishes transfers that somebody left half done, rebuilds what the store has lost, and counts
+    /// store and database against each other. Sales and workers may go on meanwhile.
+    ///
+    /// # Errors
+    /// There is no such sale, another process is at it, or store or database failed; the next call goes on from there.
+    ///
+    /// # Cancel safety
+    /// As after an error.
+    ///
+    /// # Redis
+    /// A lock, two read-only scripts per shard, two scripts per transfer; where a shard is missing, more.
+    pub async fn reconcile(&self, sku: &Sku) -> Result<Reconciled, SaleError> {
+        let Some(sale) = self.sale(sku).await? else { return Err(SaleError::NoSale(sku.clone())) };
+        if self.shared.mode == Mode::Naive {
+            return Ok(Reconciled { stock: self.stock(sku).await?, ..Reconciled::default() });
+        }
+        let guard = self.guard(&sale).await?;
+        let reconciled = self.reconcile_held(&sale, &guard).await;
+        let _ = guard.release().await;
+        reconciled
+    }
+
+    async fn reconcile_held(&self, sale: &Sale, guard: &LockGuard) -> Result<Reconciled, SaleError> {
+        let looks = self.look_all(sale).await?;
+        let finished_transfers = self.finish_all(sale, &looks).await?;
+        let rebuilt_shards = match looks.iter().all(Option::is_some) {
+            true => 0,
+            false => self.rebuild(sale, guard).await?,
+        };
+        let counted = self.compare(sale).await?;
+        Ok(Reconciled { finished_transfers, rebuilt_shards, ..counted })
+    }
+
+    async fn compare(&self, sale: &Sale) -> Result<Reconciled, SaleError> {
+        let mut counted = self.compare_once(sale).await?;
+        for _ in 0..RECOUNTS {
+            if counted.is_clean() {
+                break;
+            }
+            tokio::time::sleep(RECOUNT_PAUSE).await;
+            counted = self.compare_once(sale).await?;
+        }
+        if !counted.is_clean() {
+            let Reconciled { missing_units, missing_orders, .. } = counted;
+            tracing::error!(sku = %sale.terms.sku, missing_units, missing_orders, "store and database disagree");
+        }
+        Ok(counted)
+    }
+
+    async fn compare_once(&self, sale: &Sale) -> Result<Reconciled, SaleError> {
+        let sum = Sum::of(&self.settled_looks(sale).await?);
+        let (written, refused) = books::count(&self.shared.database, &sale.terms.sku).await?;
+        Ok(Reconciled {
+            missing_units: difference(u64::from(sale.terms.initial), sum.units()),
+            missing_orders: difference(sum.sold, sum.queued + written + sum.withheld),
+            stock: count::stock(sale, &sum, written, refused),
+            ..Reconciled::default()
+        })
+    }
+
+    async fn guard(&self, sale: &Sale) -> Result<LockGuard, SaleError> {
+        let sku = &sale.terms.sku;
+        let lock = self.shared.keeper.lock(format!("sale:{sku}"))?.lease(LEASE).wait(WAIT);
+        match lock.acquire().await? {
+            Acquired::Held(guard) => Ok(guard),
+            Acquired::Busy(busy) => Err(SaleError::Busy(sku.clone(), busy.holder.to_string())),
+        }
+    }
+
+    /// Rebuilds the shards that are missing: who was served, from the orders; what is left, as that for which no other shard
+    /// and no order accounts. Answers how many were missing.
+    async fn rebuild(&self, sale: &Sale, guard: &LockGuard) -> Result<u64, SaleError> {
+        let fence = guard.fence().get();
+        if !books::raise_fence(&self.shared.database, &sale.terms.sku, fence).await? {
+            return Err(lost("somebody took the lock over").into());
+        }
+        // From here on, no transfer from before is received, so that what is lent stays with its lender.
+        let present = self.look_all(sale).await?;
+        for shard in sale.terms.all_shards().filter(|shard| present[usize::from(*shard)].is_some()) {
+            self.fenced(sale, shard, open(sale, fence, 0, 0), guard).await?;
+        }
+        let looks = self.settled_looks(sale).await?;
+        let missing: Vec<u8> =
+            sale.terms.all_shards().filter(|shard| looks[usize::from(*shard)].is_none()).collect();
+        let sold = self.remember_all(sale, &missing, guard).await?;
+        let accounted = Sum::of(&looks).units() + sold.values().sum::<u64>();
+        let left = u64::from(sale.terms.initial).saturating_sub(accounted);
+        let created = self.open_all(sale, &missing, left, &sold, guard).await?;
+        self.finish_all(sale, &self.look_all(sale).await?).await?;
+        sale.something_left();
+        Ok(created)
+    }
+
+    async fn open_all(
+        &self,
+        sale: &Sale,
+        missing: &[u8],
+        left: u64,
+        sold: &HashMap<u8, u64>,
+        guard: &LockGuard,
+    ) -> Result<u64, SaleError> {
+        let (many, mut created) = (missing.len() as u64, 0);
+        for (at, shard) in (0u64..).zip(missing) {
+            let part = left / many + u64::from(at < left % many);
+            let sold = sold.get(shard).copied().unwrap_or(0);
+            let open = open(sale, guard.fence().get(), part, sold);
+            let opened = self.fenced(sale, *shard, open, guard).await?.reply;
+            created += u64::from(opened == Opened::Created);
+        }
+        Ok(created)
+    }
+
+    /// Marks everybody who has an order, where their shard is missing. Answers how many orders each of these shards has.
+    async fn remember_all(
+        &self,
+        sale: &Sale,
+        missing: &[u8],
+        guard: &LockGuard,
+    ) -> Result<HashMap<u8, u64>, SaleError> {
+        let (mut sold, mut last) = (HashMap::new(), String::new());
+        loop {
+            let page = books::orders_after(&self.shared.database, &sale.terms.sku, &last, PAGE).await?;
+            let Some((_, ticket)) = page.last() else { return Ok(sold) };
+            last = ticket.as_str().to_owned();
+            let mut homes: HashMap<u8, Vec<(Buyer, Ticket)>> = HashMap::new();
+            for (buyer, ticket) in page {
+                homes.entry(sale.terms.home(&buyer)).or_default().push((buyer, ticket));
+            }
+            for (shard, marks) in homes.into_iter().filter(|(shard, _)| missing.contains(shard)) {
+                *sold.entry(shard).or_default() += marks.len() as u64;
+                let remember = Remember { until: sale.terms.until(), marks, not_after: NOW };
+                self.fenced(sale, shard, remember, guard).await?;
+            }
+        }
+    }
+
+    /// Applies a decision that only the holder of the lock may. It carries a "not after" that lies before the end of the
+    /// lease, so that it does nothing once somebody else may hold the lock.
+    async fn fenced<D: Port<State = Shard>>(
+        &self,
+        sale: &Sale,
+        shard: u8,
+        decision: D,
+        guard: &LockGuard,
+    ) -> Result<Answer<D::Reply>, SaleError> {
+        let within = STORE_WITHIN.min(guard.remaining());
+        if within.is_zero() {
+            return Err(lost("the lease ended before the sale was rebuilt").into());
+        }
+        Ok(self.shared.store.apply(sale.at(shard), decision, within).await?)
+    }
+}
+
+fn open(sale: &Sale, epoch: u64, left: u64, sold: u64) -> Open {
+    let (opens, closes, until) = (sale.terms.opens_at, sale.terms.closes_at, sale.terms.until());
+    Open { opens, closes, until, epoch, left, sold, not_after: NOW }
+}
+
+fn lost(detail: &str) -> Error {
+    Error::new(ErrorKind::Lost, "reconcile", detail)
+}
+
+fn difference(should: u64, is: u64) -> i64 {
+    books::number(should) - books::number(is)
+}

@@ -1,0 +1,118 @@
+//! A process of the shop, running.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use lockkeeper::Keeper;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::args::ServeArgs;
+use super::{chores, opening};
+use crate::database::Database;
+use crate::orders::Orders;
+use crate::payment::FakeProvider;
+use crate::sale::{Mode, Sales};
+use crate::web::{Parts, Shop, router};
+
+/// How long the end waits: for requests under way, for the chores, and for locks that are given back; each.
+pub const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// A shop that answers. Stop it; dropped, it goes on until its runtime ends.
+#[must_use = "a shop has to be stopped"]
+pub struct Running {
+    address: SocketAddr,
+    shop: Shop,
+    keeper: Keeper,
+    database: Database,
+    provider: FakeProvider,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// Connects, opens the sale and listens.
+///
+/// # Errors
+/// The store or the database cannot be reached, the sale cannot be opened, or the address cannot be listened on.
+///
+/// # Cancel safety
+/// The sale may have been opened.
+///
+/// # Redis
+/// As [`Sales::open`].
+pub async fn start(args: ServeArgs) -> Result<Running> {
+    let database = Database::open(&args.database).await.context("the database")?;
+    let keeper = Keeper::connect(&args.url).await.context("the store")?;
+    let mode = if args.naive { Mode::Naive } else { Mode::Protected };
+    let sales = Sales::new(keeper.clone(), database.clone(), mode);
+    opening::open(&sales, opening::terms(&args)).await?;
+    let provider = FakeProvider::new(database.clone()).slow(Duration::from_millis(args.payment_delay));
+    let orders = Orders::new(keeper.clone(), database.clone(), Arc::new(provider.clone()));
+    let parts = Parts { keeper: keeper.clone(), sales, orders, limits: args.limits(), featured: args.sku.clone() };
+    let shop = Shop::new(parts)?;
+    let listener = TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
+    let address = listener.local_addr()?;
+    let (stop, told) = watch::channel(false);
+    let mut tasks = vec![serve(listener, &shop, told.clone())?];
+    tasks.push(chores::expiry(shop.orders().clone(), args.pay_within(), told.clone()));
+    if !args.no_worker {
+        tasks.push(chores::worker(shop.sales(), &format!("worker-{}", std::process::id()), told));
+    }
+    Ok(Running { address, shop, keeper, database, provider, stop, tasks })
+}
+
+fn serve(listener: TcpListener, shop: &Shop, stop: watch::Receiver<bool>) -> Result<JoinHandle<()>> {
+    let router = router(shop.clone())?;
+    Ok(tokio::spawn(async move {
+        let served = axum::serve(listener, router).with_graceful_shutdown(chores::stopped(stop)).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "shop_serve_failed");
+        }
+    }))
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it does.
+    pub fn shop(&self) -> &Shop {
+        &self.shop
+    }
+
+    /// Who takes the money.
+    pub fn provider(&self) -> &FakeProvider {
+        &self.provider
+    }
+
+    /// Ends: takes no more requests, lets those under way end, then the chores, then the keeper; each for at most
+    /// [`STOP_WITHIN`].
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Cancel safety
+    /// It goes on ending.
+    ///
+    /// # Redis
+    /// As [`Keeper::close`].
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        for mut task in self.tasks {
+            if timeout(STOP_WITHIN, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+        let closed = self.keeper.close(STOP_WITHIN).await;
+        if closed.still_held > 0 || closed.undone > 0 {
+            tracing::warn!(?closed, "shop_keeper_closed");
+        }
+        self.database.close().await;
+    }
+}

@@ -1,0 +1,218 @@
+//! Orders over HTTP, on a real Redis: charged once, fenced, and never both refused and paid for.
+
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod shopping;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use lockkeeper_shop::orders::{Order, OrderNo, Status};
+use lockkeeper_shop::payment::{Taken, Trouble};
+use lockkeeper_shop::serve::Running;
+use lockkeeper_testkit::wait::until;
+use shopping::{Customer, Place, SOON, WIDE, order};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
+
+fn no(order_no: &str) -> OrderNo {
+    order_no.parse().unwrap()
+}
+
+async fn row(shop: &Running, account: &str, order_no: &str) -> Order {
+    shop.shop().orders().show(&account.parse().unwrap(), &no(order_no)).await.unwrap().unwrap()
+}
+
+async fn taken(shop: &Running) -> Taken {
+    shop.provider().taken().await.unwrap()
+}
+
+const ONE: Taken = Taken { charges: 1, cents: 1250 };
+const NOTHING: Taken = Taken { charges: 0, cents: 0 };
+
+#[tokio::test]
+async fn an_order_is_made_once_and_shown_to_its_buyer_alone() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    let made = customer.order("ann", "o-1").await;
+    assert_eq!((made.status, &made.headers["location"]), (201, &"/orders/o-1".parse().unwrap()), "{made:?}");
+    let json = made.json();
+    assert_eq!((&json["status"], &json["amount_cents"]), (&"paid".into(), &1250.into()));
+
+    let again = customer.order("ann", "o-1").await;
+    assert_eq!((again.status, again.json()), (200, json.clone()));
+    assert_eq!(customer.get("/orders/o-1", Some("ann")).await.json(), json);
+    assert_eq!(customer.get("/orders/o-1", Some("bob")).await.refusal(), (404, "unknown-order".into()));
+    let taken_by_other = customer.order("bob", "o-1").await;
+    assert_eq!(taken_by_other.refusal(), (409, "order-taken".into()));
+    assert!(!taken_by_other.text.contains("ann") && !taken_by_other.text.contains("ch_"), "{taken_by_other:?}");
+    let other_contents = order("o-1").replace("1250", "1251");
+    assert_eq!(
+        customer.post("/orders", Some("ann"), &other_contents).await.refusal(),
+        (409, "order-differs".into())
+    );
+    assert_eq!(taken(&shop).await, ONE);
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn many_copies_of_one_order_at_once_are_one_order() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let customers = [Customer::of(&one), Customer::of(&other)];
+    let answers = join_all((0..40).map(|n| customers[n % 2].order("ann", "o-1"))).await;
+    let with = |status| answers.iter().filter(|answer| answer.status == status).count();
+    assert_eq!((with(201), with(200)), (1, 39), "{answers:?}");
+    assert_eq!((taken(&one).await, one.provider().asked() + other.provider().asked()), (ONE, 1));
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn a_provider_that_takes_the_money_and_loses_its_reply_is_paid_once() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    shop.provider().next(Trouble::LosesReply);
+    let made = Customer::of(&shop).order("ann", "o-1").await;
+    assert_eq!((made.status, taken(&shop).await, shop.provider().asked()), (201, ONE, 2));
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn without_an_answer_of_the_provider_nothing_is_promised_and_the_same_order_settles_it() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    for trouble in [Trouble::LosesReply, Trouble::LosesReply, Trouble::Down] {
+        shop.provider().next(trouble);
+    }
+    let unknown = customer.order("ann", "o-1").await;
+    assert_eq!((unknown.refusal(), unknown.retry_after()), ((503, "payment-unknown".into()), 1));
+    assert_eq!(row(&shop, "ann", "o-1").await.status, Status::Placed);
+    assert_eq!((customer.order("ann", "o-1").await.status, taken(&shop).await), (201, ONE));
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn a_declined_order_stays_refused_and_costs_nothing() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    shop.provider().next(Trouble::Declines);
+    assert_eq!(customer.order("ann", "o-1").await.refusal(), (402, "declined".into()));
+    assert_eq!(customer.order("ann", "o-1").await.refusal(), (409, "order-refused".into()));
+    assert_eq!((taken(&shop).await, row(&shop, "ann", "o-1").await.status), (NOTHING, Status::Refused));
+    shop.stop().await;
+}
+
+/// While `order_no` is being charged by `one`, its lock is lost, and `meanwhile` runs. Then the charge goes on.
+async fn with_a_lost_lock<T>(place: &Place, one: &Running, meanwhile: impl Future<Output = T>) -> (shopping::Answer, T) {
+    let gate = Arc::new(Semaphore::new(0));
+    one.provider().next(Trouble::Holds(gate.clone()));
+    let customer = Customer::of(one);
+    let late = tokio::spawn(async move { customer.order("ann", "o-1").await });
+    until("the charge is under way", SOON, || async { one.provider().asked() == 1 }).await;
+    assert_eq!(place.redis.command(&["DEL", "lock:order:o-1"]).unwrap().as_int(), Some(1));
+    let done = meanwhile.await;
+    gate.add_permits(1);
+    (late.await.unwrap(), done)
+}
+
+#[tokio::test]
+async fn who_lost_the_lock_changes_no_row() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let customer = Customer::of(&other);
+    let (late, first) = with_a_lost_lock(&place, &one, async {
+        let answer = customer.order("ann", "o-1").await;
+        (answer, row(&other, "ann", "o-1").await)
+    })
+    .await;
+    assert_eq!((first.0.status, late.refusal()), (201, (409, "stale-fence".into())));
+    assert_eq!(row(&other, "ann", "o-1").await, first.1, "the later fence's row stays as it was");
+    assert_eq!(taken(&other).await, ONE);
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn c61_a_charge_that_comes_after_the_expiry_is_declined() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let (late, expired) =
+        with_a_lost_lock(&place, &one, async { other.shop().orders().expire(&no("o-1")).await.unwrap() }).await;
+    assert!(expired);
+    assert_eq!(late.refusal(), (402, "declined".into()));
+    assert_eq!((taken(&one).await, row(&one, "ann", "o-1").await.status), (NOTHING, Status::Refused));
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn c61_payment_and_expiry_at_the_same_moment_have_one_winner() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let (customer, orders) = (Customer::of(&one), other.shop().orders());
+    let mut wins = [0, 0];
+    for n in 0..40 {
+        let order_no = format!("o-{n}");
+        // Placed, and its payment unknown.
+        (0..3).for_each(|_| one.provider().next(if n % 2 == 0 { Trouble::LosesReply } else { Trouble::Down }));
+        assert_eq!(customer.order("ann", &order_no).await.status, 503);
+        let (no, delay) = (no(&order_no), Duration::from_micros(150 * (n / 2)));
+        let expire = async {
+            tokio::time::sleep(delay).await;
+            orders.expire(&no).await.unwrap()
+        };
+        let (paid, expired) = join(customer.order("ann", &order_no), expire).await;
+        let status = row(&one, "ann", &order_no).await.status;
+        let has_money = one.provider().ledger().has_taken(&no).await.unwrap();
+        assert_eq!((paid.status == 201, status == Status::Paid), (!expired, !expired), "{order_no}: {paid:?}");
+        assert_eq!(has_money, !expired, "{order_no}: money and order agree");
+        wins[usize::from(expired)] += 1;
+    }
+    assert!(wins.iter().all(|wins| *wins > 0), "both sides won sometimes: {wins:?}");
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn orders_that_nobody_pays_are_refused_and_their_money_is_settled_later_if_need_be() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let orders = shop.shop().orders();
+    (0..3).for_each(|_| shop.provider().next(Trouble::LosesReply));
+    assert_eq!(Customer::of(&shop).order("ann", "o-1").await.status, 503);
+    assert_eq!(orders.expire_due(Duration::from_secs(60)).await.unwrap(), 0, "it is young");
+    assert_eq!(taken(&shop).await, ONE);
+    shop.provider().fail_next_void();
+    assert_eq!(orders.expire_due(Duration::ZERO).await.unwrap(), 0, "the provider is away");
+    assert_eq!((taken(&shop).await, row(&shop, "ann", "o-1").await.status), (ONE, Status::Refused));
+    assert_eq!(orders.expire_due(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!((taken(&shop).await, orders.expire_due(Duration::ZERO).await.unwrap()), (NOTHING, 0));
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_it_is_charged_is_charged_once() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let gate = Arc::new(Semaphore::new(0));
+    shop.provider().next(Trouble::Holds(gate.clone()));
+    let mut stream = tokio::net::TcpStream::connect(shop.address()).await.unwrap();
+    let body = order("o-1");
+    let head = "POST /orders HTTP/1.1\r\nhost: a\r\nx-account: ann\r\ncontent-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    until("the charge is under way", SOON, || async { shop.provider().asked() == 1 }).await;
+    drop(stream);
+    gate.add_permits(1);
+    // The lock is given back in the background, or the order is made.
+    let customer = Customer::of(&shop);
+    let again = customer.order("ann", "o-1").await;
+    assert!([200, 201].contains(&again.status), "{again:?}");
+    assert_eq!(taken(&shop).await, ONE);
+    shop.stop().await;
+}
