@@ -5,9 +5,11 @@ mod backoff;
 mod buyer;
 mod click;
 mod crowd;
+mod customers;
 mod notes;
 mod report;
 
 pub use click::MAX_ANSWER;
 pub use crowd::{Crowd, MAX_BUYERS, MAX_CONNECTIONS, Progress, rush};
+pub use customers::{MAX_CUSTOMERS, Ordered, order_twice};
 pub use report::{Latency, Report};

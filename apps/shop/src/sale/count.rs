@@ -66,6 +66,22 @@ impl Sales {
         Ok(stock(&sale, &Sum::of(&looks), written, refused))
     }
 
+    /// Orders of this sale whose buyer has another one. None but in the naive mode: the protected sale's table cannot hold
+    /// them.
+    ///
+    /// # Errors
+    /// The database failed.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    ///
+    /// # Redis
+    /// None.
+    pub async fn duplicates(&self, sku: &Sku) -> Result<u64, SaleError> {
+        let is_naive = self.shared.mode == Mode::Naive;
+        Ok(books::duplicates(&self.shared.database, if is_naive { "naive_tickets" } else { "tickets" }, sku).await?)
+    }
+
     /// Looks at all shards until nothing moved between them from one look to the next, so that no unit is counted twice or
     /// not at all. Sales may go on: those change no sum of left and sold.
     ///

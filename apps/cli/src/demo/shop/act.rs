@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use lockkeeper_shop::buyers::{Crowd, rush};
+use lockkeeper_shop::buyers::{Crowd, Report, rush};
 use lockkeeper_shop::sale::{Mode, Sales, Sku, Stock};
 
+use tokio::sync::oneshot;
+
 use super::host::Host;
-use super::outcome::Act;
+use super::outcome::{Act, Books};
 use super::progress::Bar;
 use super::stage::Stage;
 
@@ -40,36 +42,36 @@ pub(super) async fn play_and_keep(stage: &Stage, mode: Mode, show: bool) -> anyh
         within: WITHIN,
         ..Crowd::new(host.addresses(), sku.clone())
     };
-    let bar = Bar::new(if mode == Mode::Naive { "naive" } else { "protected" }, stage.buyers, show);
-    let (midway, passed) = tokio::sync::oneshot::channel();
-    let mut midway = Some(midway);
-    let crash_at = stage.buyers.saturating_mul(CRASH_AT) / 100;
-    let rush = rush(crowd, |progress| {
-        bar.show(progress);
-        if progress.finished >= crash_at
-            && let Some(midway) = midway.take()
-        {
-            let _ = midway.send(());
-        }
-    });
-    let mut crashed = false;
-    tokio::pin!(rush);
-    let report = tokio::select! {
-        report = &mut rush => report,
-        _ = passed => {
-            host.crash().await?;
-            crashed = true;
-            rush.await
-        }
-    };
-    drop(bar);
-    if !crashed {
-        host.crash().await?;
-    }
+    let report = with_a_crash(&mut host, crowd, &bar_of(mode, stage.buyers, show)).await?;
     let sales = host.running().shop().sales().clone();
     let stock = written(&sales, &sku).await?;
-    let duplicates = sales.duplicates(&sku).await?;
-    Ok((Act::new(stage.stock, stock, duplicates, report), host))
+    let duplicate_orders = sales.duplicates(&sku).await?;
+    let books = Books { stock, duplicate_orders, written_before: host.written_before() };
+    Ok((Act::new(stage.stock, books, report), host))
+}
+
+fn bar_of(mode: Mode, buyers: u32, show: bool) -> Bar {
+    Bar::new(if mode == Mode::Naive { "naive" } else { "protected" }, buyers, show)
+}
+
+/// The crowd comes; midway something crashes, or at the end if it was too fast.
+async fn with_a_crash(host: &mut Host, crowd: Crowd, bar: &Bar) -> anyhow::Result<Report> {
+    let crash_at = crowd.buyers.saturating_mul(CRASH_AT) / 100;
+    let (midway, passed) = oneshot::channel();
+    let mut midway = Some(midway);
+    let rush = rush(crowd, |progress| {
+        bar.show(progress);
+        if progress.finished >= crash_at {
+            midway.take().map(|midway| midway.send(()));
+        }
+    });
+    let crash = async {
+        // Also when it was never said.
+        let _ = passed.await;
+        host.crash().await
+    };
+    let (report, crashed) = tokio::join!(rush, crash);
+    crashed.map(|()| report)
 }
 
 /// The books, when every ticket has its order.

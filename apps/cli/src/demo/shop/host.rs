@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use lockkeeper_shop::sale::{Mode, Worker};
+use lockkeeper_shop::sale::{Mode, Seen};
 use lockkeeper_shop::serve::{Running, ServeArgs, start};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -14,12 +16,16 @@ use super::stage::Stage;
 
 /// What a process says before its address.
 pub(super) const LISTENING: &str = "listening on ";
+/// When the second worker takes what the first one left.
+const CLAIM_AFTER: Duration = Duration::from_millis(500);
 
 /// The shop of one act.
 pub(super) struct Host {
     /// In this process; with processes, a part of the shop that nobody is sent to.
     running: Running,
     workers: Vec<JoinHandle<()>>,
+    /// What they count, also those that crashed.
+    seen: Vec<Arc<Seen>>,
     /// Ended with this when dropped.
     processes: Vec<(Child, SocketAddr)>,
 }
@@ -32,7 +38,7 @@ impl Host {
         args.no_worker = true;
         let listen = args.listen;
         let running = start(args).await?;
-        let mut host = Self { running, workers: vec![], processes: vec![] };
+        let mut host = Self { running, workers: vec![], seen: vec![], processes: vec![] };
         for _ in 0..stage.processes {
             let mut args = stage.serve_args(mode)?;
             args.listen = SocketAddr::new(listen.ip(), 0);
@@ -74,8 +80,14 @@ impl Host {
         Ok(())
     }
 
+    /// Messages whose order was there already, as far as workers of this process saw them.
+    pub(super) fn written_before(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.tally().duplicates).sum()
+    }
+
     fn work(&mut self, name: &str) {
-        let worker: Worker = self.running.shop().sales().worker(name);
+        let worker = self.running.shop().sales().worker(name).claim_after(CLAIM_AFTER);
+        self.seen.push(worker.seen());
         self.workers.push(tokio::spawn(worker.run(std::future::pending())));
     }
 

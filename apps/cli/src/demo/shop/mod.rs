@@ -30,7 +30,7 @@ pub(super) async fn run(args: SaleArgs, common: &Common) -> anyhow::Result<ExitC
     let show = !common.json;
     let naive = act::play(&stage, Mode::Naive, show).await?;
     let (protected, host) = act::play_and_keep(&stage, Mode::Protected, show).await?;
-    let orders = orders::play(&host, show).await?;
+    let orders = orders::play(&host).await?;
     let outcome = Outcome { store: stage.store.clone(), database: stage.database_kind(), naive, protected, orders };
     print::outcome(&outcome, common.json)?;
     if args.serve.is_some() {

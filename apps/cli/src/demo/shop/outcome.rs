@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper_shop::buyers::{Latency, Report};
+use lockkeeper_shop::buyers::{Latency, Ordered, Report};
 use lockkeeper_shop::sale::Stock;
 use serde::Serialize;
 
@@ -29,13 +29,16 @@ pub(super) struct Act {
     /// Orders in the database.
     pub(super) sold: u64,
     pub(super) oversold: u64,
-    /// What is left on the store's books.
+    /// Buyers' tickets on the store's books, and what is left.
+    pub(super) tickets: u64,
     pub(super) remaining: i64,
     /// Orders of buyers who have one already.
     pub(super) duplicate_orders: u64,
     pub(super) buyers: u32,
     pub(super) requests: u64,
     pub(super) requests_per_second: f64,
+    /// Messages whose order the database had already.
+    pub(super) written_before: u64,
     /// Clicks of those who had one, answered with the ticket that they have.
     pub(super) repeated: u64,
     /// By reason.
@@ -47,23 +50,24 @@ pub(super) struct Act {
 }
 
 /// Orders that are sent more than once.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Orders {
-    pub(super) customers: u32,
-    pub(super) requests: u64,
-    /// Orders in the database, and charges of the payment provider.
-    pub(super) orders: u64,
+    #[serde(flatten)]
+    pub(super) seen: Ordered,
+    /// What the payment provider took.
     pub(super) charges: u64,
-    /// Answers that were replayed.
-    pub(super) replayed: u64,
-    /// Requests that came while their twin was running.
-    pub(super) running: u64,
-    /// A key that was used for another request.
-    pub(super) different: u64,
+}
+
+/// What the shop knows when a sale is over.
+pub(super) struct Books {
+    pub(super) stock: Stock,
+    pub(super) duplicate_orders: u64,
+    pub(super) written_before: u64,
 }
 
 impl Act {
-    pub(super) fn new(initial: u32, stock: Stock, duplicate_orders: u64, report: Report) -> Self {
+    pub(super) fn new(initial: u32, books: Books, report: Report) -> Self {
+        let Books { stock, duplicate_orders, .. } = books;
         let (initial, sold) = (u64::from(initial), stock.written);
         let of = |wanted: &dyn Fn(&str) -> bool| {
             let wanted = report.answers.iter().filter(|(name, _)| wanted(name));
@@ -73,11 +77,13 @@ impl Act {
             stock: initial,
             sold,
             oversold: sold.saturating_sub(initial),
+            tickets: stock.sold,
             remaining: stock.remaining,
             duplicate_orders,
             buyers: report.buyers,
             requests: report.requests,
             requests_per_second: report.requests_per_second,
+            written_before: books.written_before,
             repeated: report.answers.get(GRANTED[1]).copied().unwrap_or_default(),
             refused: of(&|name| !GRANTED.contains(&name) && !UNHEARD.contains(&name)),
             unheard: of(&|name| UNHEARD.contains(&name)),
@@ -101,9 +107,9 @@ impl Outcome {
         if sold < wanted {
             return Some(format!("protected, it sold {sold} of {wanted} that it could have sold"));
         }
-        let Orders { customers, orders, charges, .. } = self.orders;
-        let expected = u64::from(customers);
-        (orders != expected || charges != expected)
-            .then(|| format!("{customers} customers have {orders} orders and {charges} charges"))
+        let Orders { seen, charges } = &self.orders;
+        let customers = u64::from(seen.customers);
+        (u64::from(seen.served) != customers || *charges != customers)
+            .then(|| format!("of {customers} customers, {} were served and {charges} charged", seen.served))
     }
 }

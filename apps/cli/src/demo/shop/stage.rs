@@ -11,6 +11,8 @@ use crate::common::Common;
 
 /// What nobody reaches: the naive shop has no limits.
 const NO_LIMIT: &str = "1000000000/s";
+/// The shop lets 20 per second in; here the crowd is not to be waited for so long.
+const SALE_LIMIT: &str = "1000/s burst=100";
 
 /// The stage.
 #[derive(Debug)]
@@ -62,9 +64,14 @@ impl Stage {
     pub(super) fn serve_args(&self, mode: Mode) -> anyhow::Result<ServeArgs> {
         let mut line = format!("--listen 127.0.0.1:0 --sku {} --stock {}", self.sku(mode)?.as_str(), self.stock);
         if mode == Mode::Naive {
-            line += &format!(" --naive --sale-limit {NO_LIMIT} --buyer-limit {NO_LIMIT}");
+            line += " --naive";
         }
-        let mut args = ServeArgs::typed(&line)?;
+        let mut args = ServeArgs::typed(line.split_whitespace())?;
+        if mode == Mode::Naive {
+            (args.sale_limit, args.buyer_limit) = (NO_LIMIT.parse()?, NO_LIMIT.parse()?);
+        } else {
+            args.sale_limit = SALE_LIMIT.parse()?;
+        }
         args.url.clone_from(&self.url);
         args.database.clone_from(&self.database);
         if let (Mode::Protected, Some(address)) = (mode, self.serve) {

@@ -1,0 +1,99 @@
+//! The outcome for people and for programs.
+
+use super::outcome::{Act, Orders, Outcome};
+use crate::common;
+use crate::table::table;
+
+const CONCLUSION: &str = "\
+What to conclude: looking and then acting is two steps, and others act in between.
+Decide in one step; let limits keep the crowd off it, a lock the chores, and the
+idempotency key the second click. Behind them all stands the database: a unique
+index, and an update that refuses an older fence. See `lockkeeper demo locks` for
+what a lock can and cannot do, and `lockkeeper demo --serve` for the shop's page.";
+
+pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
+    if json {
+        return common::print_json(outcome);
+    }
+    common::print(&text(outcome))
+}
+
+fn text(outcome: &Outcome) -> String {
+    let parts =
+        [heading(outcome), sales(outcome), protections(&outcome.protected), orders(&outcome.orders), CONCLUSION.to_owned()];
+    parts.join("\n\n")
+}
+
+fn heading(outcome: &Outcome) -> String {
+    let Outcome { store, database, naive, .. } = outcome;
+    format!(
+        "A flash sale: {} lanterns, {} buyers who click twice, lose answers and come\n\
+         again. Store {store}, orders in {database}. First the shop looks and then acts;\n\
+         then it is protected. A worker crashes midway in both.",
+        naive.stock, naive.buyers
+    )
+}
+
+fn sales(outcome: &Outcome) -> String {
+    let (naive, protected) = (&outcome.naive, &outcome.protected);
+    let number = |name: &str, of: &dyn Fn(&Act) -> String| [name.to_owned(), of(naive), of(protected)];
+    let mut rows = vec![
+        number("stock", &|act| act.stock.to_string()),
+        number("sold (orders written)", &|act| act.sold.to_string()),
+        number("oversold", &|act| act.oversold.to_string()),
+        number("duplicate orders", &|act| act.duplicate_orders.to_string()),
+        number("clicks", &|act| act.requests.to_string()),
+        number("same ticket again", &|act| act.repeated.to_string()),
+    ];
+    let mut reasons: Vec<&String> = naive.refused.keys().chain(protected.refused.keys()).collect();
+    reasons.sort();
+    reasons.dedup();
+    rows.extend(reasons.into_iter().map(|reason| {
+        number(&format!("refused: {reason}"), &|act| act.refused.get(reason).copied().unwrap_or_default().to_string())
+    }));
+    rows.push(number("no answer heard", &|act| act.unheard.values().sum::<u64>().to_string()));
+    rows.push(number("clicks per second", &|act| format!("{:.0}", act.requests_per_second)));
+    for (name, of) in [
+        ("half answered within", (|act| act.latency.p50_ms) as fn(&Act) -> f64),
+        ("90 % within", |act| act.latency.p90_ms),
+        ("99 % within", |act| act.latency.p99_ms),
+        ("all within", |act| act.latency.max_ms),
+    ] {
+        rows.push(number(name, &|act| format!("{:.1} ms", of(act))));
+    }
+    table(["", "naive", "protected"], rows)
+}
+
+/// Where each protection acted.
+fn protections(act: &Act) -> String {
+    let refused = |reason| act.refused.get(reason).copied().unwrap_or_default();
+    format!(
+        "Where each protection acted:\n\
+         \x20 limits        {} clicks beyond the sale's rate, {} of buyers beyond their own:\n\
+         \x20               told when to come back, and they did\n\
+         \x20 one step      {} clicks of buyers who had one: the same ticket, no second unit;\n\
+         \x20               {} found nothing left\n\
+         \x20 outbox        a crashed worker left its messages, another wrote the orders:\n\
+         \x20               {} tickets, {} orders, {} left to sell\n\
+         \x20 unique index  {} orders were in the database already",
+        refused("sale-busy"),
+        refused("buyer-busy"),
+        act.repeated,
+        refused("sold-out"),
+        act.tickets,
+        act.sold,
+        act.remaining,
+        act.written_before,
+    )
+}
+
+fn orders(orders: &Orders) -> String {
+    let Orders { seen, charges } = orders;
+    format!(
+        "Orders with an idempotency key: {} customers send each order twice at once, once\n\
+         more later, and use its key for another one:\n\
+         \x20 {} requests: {} customers served, {} charged\n\
+         \x20 {} answers replayed, {} told that the first is running, {} keys refused",
+        seen.customers, seen.requests, seen.served, charges, seen.replayed, seen.running, seen.different,
+    )
+}
