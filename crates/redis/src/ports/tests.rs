@@ -154,7 +154,8 @@ fn scripts_of_idempotency_read_a_record_alike_and_within_the_bounds_of_the_model
 fn c46_scripts_of_idempotency_write_a_record_with_its_expiry_and_whole_decimal_numbers() {
     for script in ONCE {
         assert!(!script.source.contains("tostring"), "{}", script.name);
-        let timed = script.source.lines().filter(|line| line.contains("call('SET'") || line.contains("call('PEX"));
+        let timed =
+            script.source.lines().filter(|line| line.contains("call('SET'") || line.contains("call('PEX"));
         let timed: Vec<&str> = timed.collect();
         assert_eq!(timed.is_empty(), script.read_only, "{}", script.name);
         for line in timed {

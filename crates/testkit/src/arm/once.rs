@@ -50,8 +50,10 @@ pub enum OnceKept {
 
 /// A store of idempotency under a clock that a test steps.
 pub trait OnceArm: Arm {
+    /// Its store.
+    type Store: OnceStore + Clone + 'static;
     /// The store.
-    fn once(&self) -> &impl OnceStore;
+    fn once(&self) -> &Self::Store;
     /// Does what a foreign client might.
     fn plant_once(&self, key: &Key, plant: &OncePlant);
     /// What is kept.
@@ -59,8 +61,10 @@ pub trait OnceArm: Arm {
 }
 
 impl OnceArm for MemoryArm {
-    fn once(&self) -> &impl OnceStore {
-        &self.store as &MemoryStore
+    type Store = MemoryStore;
+
+    fn once(&self) -> &MemoryStore {
+        &self.store
     }
 
     fn plant_once(&self, key: &Key, plant: &OncePlant) {
@@ -96,8 +100,10 @@ impl OnceArm for MemoryArm {
 }
 
 impl OnceArm for SteppedRedis {
-    fn once(&self) -> &impl OnceStore {
-        &self.store as &RedisStore
+    type Store = RedisStore;
+
+    fn once(&self) -> &RedisStore {
+        &self.store
     }
 
     fn plant_once(&self, key: &Key, plant: &OncePlant) {
