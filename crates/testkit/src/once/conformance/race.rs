@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockkeeper::core::idempotency::{AbandonReply, Begin, BeginReply, CompleteReply, HowAbandoned, OnCrash};
-use lockkeeper::core::{Apply, Keys};
+use lockkeeper::core::Keys;
 
 use crate::arm::{OnceStore, once_key};
 use crate::once::ask::{abandon, begin, complete, lease};
