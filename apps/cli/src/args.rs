@@ -12,6 +12,7 @@ use crate::doctor::{self, DoctorArgs};
 use crate::exit::{self, USAGE};
 use crate::limit::{self, LimitArgs};
 use crate::ls::{self, LsArgs};
+use crate::once::{self, OnceArgs};
 use crate::release::{self, ReleaseArgs};
 use crate::run::command::{self, RunArgs};
 use crate::show::{self, ShowArgs};
@@ -53,6 +54,7 @@ enum Command {
     Watch(WatchArgs),
     Release(ReleaseArgs),
     Limit(LimitArgs),
+    Once(OnceArgs),
     Doctor(DoctorArgs),
     Demo(DemoArgs),
 }
@@ -78,6 +80,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Watch(args) => block_on(watch::run(args, common)),
         Command::Release(args) => block_on(release::run(args, common)),
         Command::Limit(args) => block_on(limit::run(args, common)),
+        Command::Once(args) => block_on(once::run(args, common)),
         Command::Doctor(args) => block_on(doctor::run(args, common)),
         Command::Demo(args) => block_on(demo::run(args, common)),
     }
