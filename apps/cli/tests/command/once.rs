@@ -199,12 +199,16 @@ async fn a_program_replays_what_an_operator_said() {
     let keeper = Keeper::connect(&bench.server.url()).await.unwrap();
     let pay = keeper.once("pay").unwrap().on_crash(OnCrash::Hold(Duration::from_secs(600)));
     let request = serde_json::json!({ "cents": 1999 });
-    let crashes = pay.run("k", &request, async |attempt: lockkeeper::Attempt| {
-        drop(attempt);
+    let started = tokio::sync::Notify::new();
+    let runs = pay.run("k", &request, async |_| {
+        started.notify_one();
         std::future::pending::<Result<String, std::io::Error>>().await
     });
-    let _ = tokio::time::timeout(Duration::from_millis(200), crashes).await;
-    let unknown = lockkeeper_unknown(&pay).await;
+    tokio::select! {
+        result = runs => panic!("it ended: {result:?}"),
+        () = started.notified() => {}
+    }
+    let unknown = until_unknown(&pay).await;
     let fence = unknown.get().to_string();
     let resolve = ["once", "resolve", "pay", "k", "--fence", &fence, "--completed", "\"receipt 7\""];
     assert_eq!(bench.lockkeeper(&resolve).code, Some(0));
@@ -213,7 +217,7 @@ async fn a_program_replays_what_an_operator_said() {
 }
 
 /// Waits until the outcome of `k` is unknown; its fence.
-async fn lockkeeper_unknown(pay: &lockkeeper::Once) -> Fence {
+async fn until_unknown(pay: &lockkeeper::Once) -> Fence {
     let end = std::time::Instant::now() + super::bench::BOUND;
     loop {
         match pay.inspect("k").await.unwrap() {
