@@ -26,14 +26,15 @@ Environment:
 A DURATION is a number and a unit: 500ms, 30s, 5m, 2h; also 1m30s.
 
 Exit codes of lockkeeper itself:
-   1  release: nothing there, or not confirmed      65  the key holds something else
+   1  nothing to release or resolve, or declined    65  the key holds something else
    2  doctor: there is a problem                    69  the server is unreachable or refuses
   64  wrong usage                                   70  internal error
   75  busy: somebody else holds the lock;           76  the lock was lost while the command ran
       denied: a limit is used up for now            77  a limit can never hold so much
 With run: those of the command; 126 and 127 as shells do; 128 + n for signal n. With watch: 130 after Ctrl-C.";
 
-/// Distributed locks on Redis: put any program under a lock, and see who holds what. And limits.
+/// Distributed locks on Redis: put any program under a lock, and see who holds what. Limits. And
+/// operations that run once.
 ///
 /// A lock is a lease: it ends by itself when its holder dies. Every acquisition gets a fencing number, greater than
 /// all before, by which a resource can refuse a late writer.
