@@ -106,6 +106,6 @@ pub use lockkeeper_core::{Clock, Error, ErrorKind, Key, ManualClock, MemoryStore
 pub use lockkeeper_redis as redis;
 pub use lockkeeper_redis::{Credentials, RedisConfig};
 pub use once::{
-    Attempt, Begun, Completed, DEFAULT_MAX_RESULT, DEFAULT_ONCE_LEASE, DEFAULT_RETENTION, Once, Replay,
-    RunError, fingerprint,
+    Attempt, Begun, Completed, DEFAULT_MAX_RESULT, DEFAULT_ONCE_LEASE, DEFAULT_RETENTION, Once, OnceCursor,
+    OncePage, OnceView, Replay, RunError, fingerprint,
 };
