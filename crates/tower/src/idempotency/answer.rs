@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use lockkeeper::Error;
-use lockkeeper::core::idempotency::Stored;
+use lockkeeper::{Error, Stored};
 use serde::{Deserialize, Serialize};
 
 /// The most that is kept of status, headers and trailers of one answer, in bytes. An answer with more is not kept.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::header::HeaderName;
 use http::request::Parts;
 use http::{Method, Response, StatusCode, response};
-use lockkeeper::core::idempotency::{Fingerprint, MAX_STORED_BYTES};
-use lockkeeper::{Error, Once};
+use lockkeeper::core::idempotency::MAX_STORED_BYTES;
+use lockkeeper::{Error, Fingerprint, Once};
 
 use super::answer::{MAX_HEAD_BYTES, refuse};
 use super::fingerprint::Compared;

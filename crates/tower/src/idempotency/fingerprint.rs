@@ -4,13 +4,9 @@ use std::sync::Arc;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use lockkeeper::core::idempotency::Fingerprint;
-use lockkeeper::fingerprint;
+use lockkeeper::{Fingerprint, fingerprint};
 
-use super::record_key::digest;
 use super::refusal::{Refusal, RefusalKind};
-
-const DOMAIN: &[u8] = b"lockkeeper http idempotency request 1";
 
 type Find = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 
@@ -32,15 +28,14 @@ impl Compared {
         let of_body = match self {
             Self::By(find) => return Ok(find(parts, body)),
             Self::Content if is_json(&media_type) && encoding.is_empty() && !body.is_empty() => {
-                fingerprint::of_json_bytes(body).map_err(|error| {
+                fingerprint::of_json(body).map_err(|error| {
                     Refusal::new(RefusalKind::BodyUnreadable)
                         .because(format!("The body is not valid JSON: {}.", error.detail()))
                 })?
             }
             Self::Content | Self::Bytes => fingerprint::of_bytes(body),
         };
-        let digest = digest(DOMAIN, [media_type.as_bytes(), encoding.as_bytes(), of_body.as_bytes()]);
-        Ok(Fingerprint::new(digest))
+        Ok(fingerprint::of_parts([media_type.as_bytes(), encoding.as_bytes(), of_body.as_bytes()]))
     }
 }
 

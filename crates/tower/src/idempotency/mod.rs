@@ -13,7 +13,7 @@
 //! use lockkeeper_tower::idempotency::{IdempotencyBody, IdempotencyLayer};
 //! use tower::{Layer, ServiceExt, service_fn};
 //!
-//! # #[derive(Clone)] struct Account(u64);
+//! # #[derive(Clone)] struct Account(&'static str);
 //! let keeper = Keeper::connect("memory://").await?; // or redis://127.0.0.1:6379
 //! let layer = IdempotencyLayer::builder(keeper.once("orders")?)
 //!     .scope_by(|request| Some(Subject::user(request.extensions.get::<Account>()?.0))) // whose key it is
@@ -28,7 +28,7 @@
 //!
 //! for _ in 0..2 {
 //!     let mut request = Request::post("/orders").header("idempotency-key", "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"");
-//!     request.extensions_mut().unwrap().insert(Account(42)); // done by an outer layer
+//!     request.extensions_mut().unwrap().insert(Account("42")); // done by an outer layer
 //!     let answer = service.clone().oneshot(request.body(Full::from("{}"))?).await?;
 //!     assert_eq!(answer.into_body().collect().await?.to_bytes(), "order 1");
 //! }
@@ -70,7 +70,7 @@
 //! | done, body not kept | that status, with problem details for a body | the same |
 //! | running | 409, or after [`wait`](IdempotencyBuilder::wait) one of the others | `Retry-After`, at most the lease that is left |
 //! | a different request | 422 | |
-//! | cut off, and held ([`OnCrash::Hold`](lockkeeper::core::idempotency::OnCrash::Hold)) | 409 | no `Retry-After`: somebody has to look |
+//! | cut off, and held ([`OnCrash::Hold`](lockkeeper::OnCrash::Hold)) | 409 | no `Retry-After`: somebody has to look |
 //! | the store does not answer | 503, or with [`fail_open`](IdempotencyBuilder::fail_open) that of the service within | `Retry-After: 1` |
 //! | the claim was lost while it ran | 503 | `Retry-After: 1` |
 //!

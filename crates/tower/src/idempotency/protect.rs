@@ -5,8 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
-use lockkeeper::core::idempotency::Fingerprint;
-use lockkeeper::{Begun, Replay};
+use lockkeeper::{Begun, Fingerprint, Replay};
 use tower_service::Service;
 
 use super::answer::KeptAnswer;
