@@ -57,7 +57,10 @@ fn router(keeper: &Keeper) -> Result<Router, lockkeeper::Error> {
         .with_state(Arc::default()))
 }
 
-async fn order(State(orders): State<Arc<AtomicU64>>, what: String) -> (StatusCode, [(&'static str, String); 1], String) {
+async fn order(
+    State(orders): State<Arc<AtomicU64>>,
+    what: String,
+) -> (StatusCode, [(&'static str, String); 1], String) {
     let order = orders.fetch_add(1, Ordering::SeqCst) + 1;
     (StatusCode::CREATED, [("location", format!("/orders/{order}"))], format!("order {order}: {what}\n"))
 }

@@ -4,5 +4,6 @@ mod peer;
 mod who;
 
 pub use peer::PeerAddress;
+#[cfg(feature = "rate-limit")]
+pub(crate) use who::Unknown;
 pub use who::Who;
-pub(crate) use who::{Unknown, only_value};

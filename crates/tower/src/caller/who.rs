@@ -164,7 +164,7 @@ impl Who {
 }
 
 /// The value of a header that has one value only.
-pub(crate) fn only_value<'a>(parts: &'a Parts, name: &HeaderName) -> Result<&'a [u8], Unknown> {
+fn only_value<'a>(parts: &'a Parts, name: &HeaderName) -> Result<&'a [u8], Unknown> {
     let mut values = parts.headers.get_all(name).iter();
     let Some(first) = values.next() else {
         return Err(Unknown(format!("the request has no header `{name}`").into()));

@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn an_answer_can_be_written_by_hand() {
-        let answer = whole(b"{\"status\":201,\"headers\":[[\"content-type\",\"text/plain\"]]}\ntwo\nlines").unwrap();
+        let answer =
+            whole(b"{\"status\":201,\"headers\":[[\"content-type\",\"text/plain\"]]}\ntwo\nlines").unwrap();
         assert_eq!((answer.status, answer.body), (StatusCode::CREATED, Some(Bytes::from("two\nlines"))));
         assert_eq!(answer.headers[CONTENT_TYPE], "text/plain");
         assert_eq!(whole(b"{\"status\":204}\n").unwrap().body, Some(Bytes::new()));

@@ -165,7 +165,10 @@ impl IdempotencyBuilder {
     }
 
     /// How refusals are answered, instead of with problem details. `Retry-After` is added unless it is there.
-    pub fn respond_with(mut self, respond: impl Fn(&Refusal) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+    pub fn respond_with(
+        mut self,
+        respond: impl Fn(&Refusal) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
         self.settings.respond = Arc::new(respond);
         self
     }

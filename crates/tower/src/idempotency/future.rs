@@ -59,7 +59,9 @@ where
             StepProj::Passing { answer } => {
                 answer.poll(context).map_ok(|response| response.map(IdempotencyBody::passing))
             }
-            StepProj::Answered { answer } => answer.take().map_or(Poll::Pending, |answer| Poll::Ready(Ok(answer))),
+            StepProj::Answered { answer } => {
+                answer.take().map_or(Poll::Pending, |answer| Poll::Ready(Ok(answer)))
+            }
             StepProj::Working { work } => work.as_mut().poll(context),
         }
     }

@@ -66,7 +66,8 @@ mod tests {
     use super::*;
 
     fn of(status: u16, media_type: &str, declared: Option<Outcome>) -> Outcome {
-        let mut response = Response::builder().status(status).header(CONTENT_TYPE, media_type).body(()).unwrap();
+        let mut response =
+            Response::builder().status(status).header(CONTENT_TYPE, media_type).body(()).unwrap();
         declared.map(|declared| response.extensions_mut().insert(declared));
         Outcome::of(&response.into_parts().0, &is_done)
     }

@@ -157,20 +157,28 @@ impl RefusalKind {
 
     fn detail(self) -> &'static str {
         match self {
-            Self::KeyMissing => "Send the header `Idempotency-Key`, with a new random key for each operation.",
+            Self::KeyMissing => {
+                "Send the header `Idempotency-Key`, with a new random key for each operation."
+            }
             Self::KeyMalformed => {
                 "The header `Idempotency-Key` must have one key of 1 to 255 printable characters, in quotes or not."
             }
-            Self::CallerUnknown => "Idempotency keys belong to who sends them, and the request does not tell.",
+            Self::CallerUnknown => {
+                "Idempotency keys belong to who sends them, and the request does not tell."
+            }
             Self::BodyTooLarge => "Requests with an idempotency key are read as a whole, up to a limit.",
             Self::BodyUnreadable => "The body ended too early.",
             Self::Running => "Send the same request again later to get its answer.",
-            Self::DifferentRequest => "A key can be used again for the same request only. Use a new one for a new request.",
+            Self::DifferentRequest => {
+                "A key can be used again for the same request only. Use a new one for a new request."
+            }
             Self::OutcomeUnknown => {
                 "It was cut off while it was processed. It is not repeated, because it may have had its effect. \
                  Somebody has to look."
             }
-            Self::AnswerNotKept => "It is not repeated. Its answer was too large to be kept, or is not known here.",
+            Self::AnswerNotKept => {
+                "It is not repeated. Its answer was too large to be kept, or is not known here."
+            }
             Self::AttemptLost => {
                 "It was processed, but another attempt may have been, too. Send the same request again to learn \
                  which answer counts."

@@ -114,7 +114,10 @@ mod tests {
         ]);
         let names = |kept: &HeaderMap| kept.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
         let replayed = Replayed { more: vec![HeaderName::from_static("x-order")] };
-        assert_eq!(names(&replayed.kept(&answer)), ["location", "etag", "link", "link", "content-type", "x-order"]);
+        assert_eq!(
+            names(&replayed.kept(&answer)),
+            ["location", "etag", "link", "link", "content-type", "x-order"]
+        );
         assert_eq!(names(&replayed.kept_of_head(&answer)), ["location", "link", "link", "x-order"]);
         assert_eq!(names(&Replayed::default().kept(&answer)).len(), 5, "only what is named");
     }

@@ -58,8 +58,7 @@ impl Settings {
     pub(super) fn runs_without(&self, error: &Error) -> bool {
         let (once, kind, detail) = (self.once.name(), error.kind(), error.detail());
         // A record that cannot be read may say that it was run. A mistake of ours does not go away by itself.
-        let is_known =
-            matches!(kind, ErrorKind::WrongType | ErrorKind::BadArgument | ErrorKind::Unsupported);
+        let is_known = matches!(kind, ErrorKind::WrongType | ErrorKind::BadArgument | ErrorKind::Unsupported);
         if self.is_fail_open && !is_known {
             if let Some(requests) = self.notices.unprotected.worth_saying() {
                 tracing::warn!(once, ?kind, detail, requests, "idempotency_unprotected");

@@ -219,7 +219,8 @@ async fn the_caller_s_span_is_the_handler_s() {
     });
     let service = builder(orders(&memory().await)).build().unwrap().layer(inner);
     let work = async {
-        let answer = service.oneshot(post("1", "")).instrument(tracing::info_span!("the_request")).await.unwrap();
+        let answer =
+            service.oneshot(post("1", "")).instrument(tracing::info_span!("the_request")).await.unwrap();
         read(answer.map(Body::new)).await
     };
     let answer = work.with_subscriber(tracing_subscriber::fmt().with_writer(std::io::sink).finish()).await;

@@ -16,11 +16,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn request(
-    headers: &[(&'static str, Vec<u8>)],
-    target: &str,
-    body: Vec<u8>,
-) -> Option<Request> {
+fn request(headers: &[(&'static str, Vec<u8>)], target: &str, body: Vec<u8>) -> Option<Request> {
     let mut request = Request::post(target).body(Body::from(body)).ok()?;
     for (name, value) in headers {
         request.headers_mut().append(HeaderName::from_static(name), HeaderValue::from_bytes(value).ok()?);

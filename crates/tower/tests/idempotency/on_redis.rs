@@ -28,7 +28,10 @@ async fn c31_c49_a_replay_is_real_across_processes_and_the_handler_ran_once() {
     let (one, other) = (router().await, router().await);
     let first = send(&one, json("8e03978e", r#"{"a":1,"b":2}"#)).await;
     let second = send(&other, json("\"8e03978e\"", r#"{"b":2,"a":1}"#)).await;
-    assert_eq!((second.status(), second.text(), second.field("location")), (201, "run 1\0\n", Some("/orders/7")));
+    assert_eq!(
+        (second.status(), second.text(), second.field("location")),
+        (201, "run 1\0\n", Some("/orders/7"))
+    );
     assert!(!first.is_replay() && second.is_replay());
     assert_eq!(send(&other, json("8e03978e", "{}")).await.status(), 422);
     assert_eq!(runs.count(), 1);

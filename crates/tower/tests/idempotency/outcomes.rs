@@ -60,7 +60,8 @@ async fn c20_a_route_that_stores_all_replays_the_503_with_its_marker() {
 
 #[tokio::test]
 async fn a_predicate_decides_instead() {
-    let only_created = builder(orders(&memory().await)).store_if(|answer| answer.status == StatusCode::CREATED);
+    let only_created =
+        builder(orders(&memory().await)).store_if(|answer| answer.status == StatusCode::CREATED);
     let (router, runs, status) = with_status(only_created);
     send(&router, post("1", "")).await;
     status.store(201, Ordering::SeqCst);

@@ -101,5 +101,8 @@ async fn refusals_can_be_answered_in_another_way() {
     });
     let (router, _) = numbered(away);
     let answer = send(&router, post("1", "")).await;
-    assert_eq!((answer.status(), answer.text(), answer.field("retry-after")), (503, "Unavailable", Some("1")));
+    assert_eq!(
+        (answer.status(), answer.text(), answer.field("retry-after")),
+        (503, "Unavailable", Some("1"))
+    );
 }

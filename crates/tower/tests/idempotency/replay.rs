@@ -8,7 +8,9 @@ use http_body_util::BodyExt as _;
 use crate::support::*;
 
 fn sorted(headers: &HeaderMap) -> Vec<String> {
-    let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| format!("{name}: {}", value.to_str().unwrap());
+    let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        format!("{name}: {}", value.to_str().unwrap())
+    };
     let mut all: Vec<String> = headers.iter().map(line).collect();
     all.sort();
     all
@@ -80,7 +82,10 @@ async fn c29_status_content_type_and_body_are_the_same_byte_by_byte() {
         });
         let (first, replay) = (send(&router, post("1", "")).await, send(&router, post("1", "")).await);
         assert_eq!((first.status, &first.body), (replay.status, &replay.body));
-        assert_eq!((replay.status(), &replay.body[..], replay.field("content-type")), (status, body, media_type));
+        assert_eq!(
+            (replay.status(), &replay.body[..], replay.field("content-type")),
+            (status, body, media_type)
+        );
         assert!(replay.is_replay() && runs.count() == 1);
     }
 }
@@ -94,7 +99,10 @@ async fn trailers_are_replayed_behind_the_body() {
     });
     let (first, replay) = (send(&router, post("1", "")).await, send(&router, post("1", "")).await);
     for answer in [&first, &replay] {
-        assert_eq!((answer.text(), answer.trailers.as_ref().unwrap()["grpc-status"].as_bytes()), ("xxxxxx", &b"0"[..]));
+        assert_eq!(
+            (answer.text(), answer.trailers.as_ref().unwrap()["grpc-status"].as_bytes()),
+            ("xxxxxx", &b"0"[..])
+        );
         assert_eq!(answer.field("content-length"), None, "with a length, servers send no trailers");
     }
     assert!(replay.is_replay());
@@ -109,19 +117,24 @@ async fn bodies_and_trailers_of_requests_arrive_as_they_were_sent() {
         format!("{:?} {}", trailer, collected.to_bytes().len())
     });
     let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
-    let body = Body::new(pieces(3, 5).0.map_err(axum::Error::new).with_trailers(async { Some(Ok(trailers)) }));
+    let body =
+        Body::new(pieces(3, 5).0.map_err(axum::Error::new).with_trailers(async { Some(Ok(trailers)) }));
     assert_eq!(send(&router, post("1", body)).await.text(), "Some(\"7\") 15");
 }
 
 #[tokio::test]
 async fn heads_are_replayed_where_they_are_asked_for() {
-    let (router, runs) =
-        app(builder(orders(&memory().await)).methods([Method::HEAD]), |_, _| async { [("etag", "\"1\"")].into_response() });
+    let (router, runs) = app(builder(orders(&memory().await)).methods([Method::HEAD]), |_, _| async {
+        [("etag", "\"1\"")].into_response()
+    });
     for is_replay in [false, true] {
         let mut request = post("1", "");
         *request.method_mut() = Method::HEAD;
         let answer = send(&router, request).await;
-        assert_eq!((answer.status(), answer.field("etag"), answer.is_replay()), (200, Some("\"1\""), is_replay));
+        assert_eq!(
+            (answer.status(), answer.field("etag"), answer.is_replay()),
+            (200, Some("\"1\""), is_replay)
+        );
     }
     assert_eq!(runs.count(), 1);
 }
@@ -150,7 +163,10 @@ async fn c37_c38_the_same_request_is_replayed_and_a_different_one_refused() {
     assert!(send(&router, json("1", r#"{"b":{"d":3.0,"c":2},"a":1}"#)).await.is_replay());
     for different in [r#"{"a":1,"b":{"c":3,"d":2}}"#, r#"{"a":1}"#, r#"[1]"#] {
         let refused = send(&router, json("1", different)).await;
-        assert_eq!((refused.status(), refused.problem_type()), (422, "idempotency-different-request".to_owned()));
+        assert_eq!(
+            (refused.status(), refused.problem_type()),
+            (422, "idempotency-different-request".to_owned())
+        );
     }
     let doubled = send(&router, json("2", r#"{"a":1,"a":1}"#)).await;
     assert_eq!((doubled.status(), doubled.problem_type()), (400, "idempotency-body-unreadable".to_owned()));

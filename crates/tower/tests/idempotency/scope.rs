@@ -2,9 +2,9 @@
 
 use axum::extract::Request;
 use http::StatusCode;
+use lockkeeper_tower::ClientAddress;
 use lockkeeper_tower::IdempotencyLayer;
 use lockkeeper_tower::idempotency::{PeerAddress, Who};
-use lockkeeper_tower::ClientAddress;
 
 use crate::support::*;
 

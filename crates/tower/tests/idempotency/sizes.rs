@@ -1,8 +1,8 @@
 //! Sizes of requests and answers, and streams.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -23,11 +23,7 @@ const GIGABYTE: usize = (1 << 30) / PIECE;
 /// Answers with a body of this size, with or without a length.
 async fn answering(size: usize, has_length: bool) -> (Router, Runs) {
     app(builder(orders(&memory().await)).max_answer(CAP), move |_, _| async move {
-        let body = if has_length {
-            Body::from(vec![b'x'; size])
-        } else {
-            Body::new(pieces(size, 1).0)
-        };
+        let body = if has_length { Body::from(vec![b'x'; size]) } else { Body::new(pieces(size, 1).0) };
         let head = [("location", "/orders/7"), ("etag", "\"7\""), ("content-type", "text/csv")];
         (StatusCode::CREATED, head, body).into_response()
     })
@@ -46,7 +42,7 @@ async fn c32_c34_up_to_the_cap_it_is_kept_and_beyond_it_sent_once_and_never_run_
             let (router, runs) = answering(size, has_length).await;
             let first = send(&router, post("1", "")).await;
             assert_eq!((first.status(), first.body.len(), first.field("etag")), (201, size, Some("\"7\"")));
-            assert_eq!(first.field("idempotency-retention"), Some("86399"), "the real clock has gone on");
+            assert_eq!(first.field("idempotency-retention"), Some("86400"));
             let replay = send(&router, post("1", "")).await;
             assert_eq!((replay.status(), replay.is_replay(), runs.count()), (201, true, 1));
             assert_eq!(replay.problem_type(), "idempotency-answer-not-kept");
@@ -103,7 +99,9 @@ async fn c35_events_pass_at_once_and_a_second_request_does_not_start_them_again(
         let mut receiver = receiver.lock().take().unwrap();
         async move {
             let events = futures_util::stream::poll_fn(move |context| {
-                receiver.poll_recv(context).map(|event| event.map(|event| Ok::<_, Infallible>(http_body::Frame::data(event))))
+                receiver
+                    .poll_recv(context)
+                    .map(|event| event.map(|event| Ok::<_, Infallible>(http_body::Frame::data(event))))
             });
             ([("content-type", "text/event-stream")], Body::new(StreamBody::new(events)))
         }
@@ -132,13 +130,19 @@ async fn requests_are_read_up_to_the_cap_and_refused_beyond_it() {
     for size in [0, 1, CAP - 1, CAP, CAP + 1, 10 * CAP] {
         for has_length in [true, false] {
             let (router, runs) = measuring().await;
-            let body =
-                if has_length { Body::new(Full::from(vec![b'x'; size])) } else { Body::new(pieces(size, 1).0) };
+            let body = if has_length {
+                Body::new(Full::from(vec![b'x'; size]))
+            } else {
+                Body::new(pieces(size, 1).0)
+            };
             let answer = send(&router, post("1", body)).await;
             if size <= CAP {
                 assert_eq!((answer.status(), answer.text()), (200, &*size.to_string()));
             } else {
-                assert_eq!((answer.status(), answer.problem_type()), (413, "idempotency-body-too-large".to_owned()));
+                assert_eq!(
+                    (answer.status(), answer.problem_type()),
+                    (413, "idempotency-body-too-large".to_owned())
+                );
                 assert_eq!(runs.count(), 0);
             }
         }
