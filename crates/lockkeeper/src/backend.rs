@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::idempotency::{Abandon, Begin, Complete, InspectOnce, KeepAlive, Resolve};
 use lockkeeper_core::limit::{Check, LimitCell, Peek, Refund, Reset};
 use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
@@ -34,7 +35,7 @@ impl Lanes {
     }
 }
 
-/// A decision about leases. Every back end can apply those of locks; stores of other people know no permits.
+/// A decision about leases. Every back end can apply those of locks; stores of other people know nothing else.
 pub(crate) trait LeaseDecision: Decision<State: InMemory> {
     fn on_redis(
         self,
@@ -89,6 +90,23 @@ macro_rules! permit_decisions {
 }
 
 permit_decisions!(AcquirePermit, RenewPermit, ReleasePermit, InspectPermits);
+
+macro_rules! once_decisions {
+    ($($decision:ty),* $(,)?) => {$(
+        impl LeaseDecision for $decision {
+            fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
+                let _ = (store, within);
+                std::future::ready(Err(Error::new(ErrorKind::Unsupported, Self::NAME, "not yet on Redis").with_key(at)))
+            }
+            fn on_other<'a>(self, _: &'a dyn LockStore, at: &'a Keys, _: Duration) -> StoreFuture<'a, Self::Reply> {
+                let refused = Error::new(ErrorKind::Unsupported, Self::NAME, "this store keeps locks only");
+                Box::pin(std::future::ready(Err(refused.with_key(at))))
+            }
+        }
+    )*};
+}
+
+once_decisions!(Begin, KeepAlive, Complete, Abandon, Resolve, InspectOnce);
 
 /// A decision of limits: every back end but those of others can apply it.
 pub(crate) trait LimitDecision: Decision<State = LimitCell> {

@@ -32,6 +32,11 @@ impl Stored {
         Self::new(about.into(), false)
     }
 
+    /// The operation completed, and nothing of its result was kept.
+    pub fn nothing() -> Self {
+        Self { bytes: Arc::from([]), whole: false }
+    }
+
     fn new(bytes: Arc<[u8]>, whole: bool) -> Result<Self, Error> {
         if bytes.len() <= MAX_STORED_BYTES {
             return Ok(Self { bytes, whole });
