@@ -41,7 +41,7 @@ mod tests {
     fn key(user: &str, method: &str, target_: &str, client_key: &str) -> String {
         let request = Request::builder().method(method).uri(target_).body(()).unwrap();
         let (parts, ()) = request.into_parts();
-        record_key(&Subject::user(user), &parts, target(&parts), client_key)
+        record_key(&Subject::user(user).unwrap(), &parts, target(&parts), client_key)
     }
 
     #[test]
