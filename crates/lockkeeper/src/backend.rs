@@ -75,7 +75,7 @@ lock_decisions! {
     Inspect => inspect,
 }
 
-macro_rules! permit_decisions {
+macro_rules! own_decisions {
     ($($decision:ty),* $(,)?) => {$(
         impl LeaseDecision for $decision {
             fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
@@ -89,24 +89,8 @@ macro_rules! permit_decisions {
     )*};
 }
 
-permit_decisions!(AcquirePermit, RenewPermit, ReleasePermit, InspectPermits);
-
-macro_rules! once_decisions {
-    ($($decision:ty),* $(,)?) => {$(
-        impl LeaseDecision for $decision {
-            fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
-                let _ = (store, within);
-                std::future::ready(Err(Error::new(ErrorKind::Unsupported, Self::NAME, "not yet on Redis").with_key(at)))
-            }
-            fn on_other<'a>(self, _: &'a dyn LockStore, at: &'a Keys, _: Duration) -> StoreFuture<'a, Self::Reply> {
-                let refused = Error::new(ErrorKind::Unsupported, Self::NAME, "this store keeps locks only");
-                Box::pin(std::future::ready(Err(refused.with_key(at))))
-            }
-        }
-    )*};
-}
-
-once_decisions!(Begin, KeepAlive, Complete, Abandon, Resolve, InspectOnce);
+own_decisions!(AcquirePermit, RenewPermit, ReleasePermit, InspectPermits);
+own_decisions!(Begin, KeepAlive, Complete, Abandon, Resolve, InspectOnce);
 
 /// A decision of limits: every back end but those of others can apply it.
 pub(crate) trait LimitDecision: Decision<State = LimitCell> {
