@@ -14,7 +14,7 @@ use lockkeeper::{Error, Fingerprint, Once};
 use super::answer::{MAX_HEAD_BYTES, refuse};
 use super::fingerprint::Compared;
 use super::layer::IdempotencyLayer;
-use super::outcome::is_done;
+use super::outcome::{Outcome, usual};
 use super::refusal::Refusal;
 use super::replayed::{Replayed, is_never};
 use super::settings::{Notices, Settings, problem_details};
@@ -46,7 +46,7 @@ impl IdempotencyBuilder {
             max_answer: DEFAULT_MAX_ANSWER,
             compared: Compared::Content,
             replayed: Replayed::default(),
-            is_done: Arc::new(is_done),
+            outcome: Arc::new(usual),
             is_fail_open: false,
             respond: Arc::new(problem_details),
             notices: Notices::default(),
@@ -152,8 +152,13 @@ impl IdempotencyBuilder {
 
     /// Keeps the answers for which this is true, instead of all but 5xx, 408, 425 and 429. The others had no effect: the key
     /// is open.
-    pub fn store_if(mut self, is_done: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.is_done = Arc::new(is_done);
+    pub fn store_if(self, is_done: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.outcome_by(move |response| Outcome::kept_if(is_done(response)))
+    }
+
+    /// What becomes of a key after each answer, as far as the handler does not say it.
+    pub fn outcome_by(mut self, find: impl Fn(&response::Parts) -> Outcome + Send + Sync + 'static) -> Self {
+        self.settings.outcome = Arc::new(find);
         self
     }
 

@@ -81,7 +81,8 @@
 //! # What is kept
 //!
 //! - **Which answers**: all but 5xx, 408, 425 and 429, which say that nothing was done: the key is open again. See
-//!   [`store_if`](IdempotencyBuilder::store_if); a handler decides with an [`Outcome`] in its response's extensions.
+//!   [`store_if`](IdempotencyBuilder::store_if). A handler that answers 500 after an effect breaks that promise: it decides
+//!   with an [`Outcome`] in its response's extensions, or the route with [`outcome_by`](IdempotencyBuilder::outcome_by).
 //! - **Of an answer**: status, body and trailers byte by byte, and these headers: `Allow`, `Cache-Control`,
 //!   `Content-Disposition`, `-Encoding`, `-Language`, `-Location`, `-Type`, `ETag`, `Last-Modified`, `Link`, `Location`,
 //!   `Preference-Applied`, `Trailer`, `Vary`, and those of [`replay_headers`](IdempotencyBuilder::replay_headers). Never

@@ -26,30 +26,36 @@ pub enum Outcome {
     HeadKept,
     /// Nothing was done: the key is open, also for a different request.
     NoEffect,
+    /// It may have been done, or half of it: as if the process had died meanwhile. What becomes of the key,
+    /// [`Once::on_crash`](lockkeeper::Once::on_crash) says.
+    Crashed,
 }
 
-/// Which answers count as done. The others had no effect.
-pub(super) type IsDone = dyn Fn(&Parts) -> bool + Send + Sync;
+/// What an answer says by itself.
+pub(super) type FindOutcome = dyn Fn(&Parts) -> Outcome + Send + Sync;
 
 impl Outcome {
-    pub(super) fn of(response: &Parts, is_done: &IsDone) -> Self {
+    pub(super) fn of(response: &Parts, find: &FindOutcome) -> Self {
         if let Some(declared) = response.extensions.get::<Self>() {
             return *declared;
         }
-        match is_done(response) {
-            false => Self::NoEffect,
-            true if response.status.is_informational() || is_event_stream(response) => Self::HeadKept,
-            true => Self::Kept,
+        match find(response) {
+            Self::Kept if response.status.is_informational() || is_event_stream(response) => Self::HeadKept,
+            found => found,
         }
+    }
+
+    pub(super) fn kept_if(is_done: bool) -> Self {
+        if is_done { Self::Kept } else { Self::NoEffect }
     }
 }
 
-/// All but what says that the server could not, or not now.
-pub(super) fn is_done(response: &Parts) -> bool {
+/// Everything is done but what says that the server could not, or not now.
+pub(super) fn usual(response: &Parts) -> Outcome {
     let status = response.status;
     let not_now =
         [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    !status.is_server_error() && !not_now
+    Outcome::kept_if(!status.is_server_error() && !not_now)
 }
 
 /// It has no end to wait for.
@@ -69,7 +75,7 @@ mod tests {
         let mut response =
             Response::builder().status(status).header(CONTENT_TYPE, media_type).body(()).unwrap();
         declared.map(|declared| response.extensions_mut().insert(declared));
-        Outcome::of(&response.into_parts().0, &is_done)
+        Outcome::of(&response.into_parts().0, &usual)
     }
 
     #[test]

@@ -90,9 +90,13 @@ async fn keep<R: Body>(
     response: Response<R>,
 ) -> Response<IdempotencyBody<R>> {
     let (head, body) = response.into_parts();
-    match Outcome::of(&head, &*settings.is_done) {
+    match Outcome::of(&head, &*settings.outcome) {
         Outcome::NoEffect => {
             abandon(claim).await;
+            Response::from_parts(head, IdempotencyBody::passing(body))
+        }
+        Outcome::Crashed => {
+            drop(claim.take());
             Response::from_parts(head, IdempotencyBody::passing(body))
         }
         Outcome::HeadKept => {

@@ -11,7 +11,7 @@ use lockkeeper::{Error, ErrorKind, Once};
 
 use super::body::IdempotencyBody;
 use super::fingerprint::Compared;
-use super::outcome::IsDone;
+use super::outcome::FindOutcome;
 use super::refusal::Refusal;
 use super::replayed::Replayed;
 use crate::caller::Who;
@@ -31,7 +31,7 @@ pub(super) struct Settings {
     pub(super) max_answer: usize,
     pub(super) compared: Compared,
     pub(super) replayed: Replayed,
-    pub(super) is_done: Arc<IsDone>,
+    pub(super) outcome: Arc<FindOutcome>,
     pub(super) is_fail_open: bool,
     pub(super) respond: Arc<Respond>,
     pub(super) notices: Notices,

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use axum::Router;
 use axum::response::IntoResponse as _;
 use http::StatusCode;
+use lockkeeper::OnCrash;
+use lockkeeper_testkit::wait::until;
 use lockkeeper_tower::idempotency::{IdempotencyBuilder, Outcome};
 
 use crate::support::*;
@@ -90,4 +92,21 @@ async fn a_handler_decides_for_its_answer() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn c8_an_answer_that_may_have_had_its_effect_is_a_crash_if_the_route_says_so() {
+    let held = orders(&memory().await).on_crash(OnCrash::Hold(secs(3600)));
+    let careful = builder(held).outcome_by(|answer| match answer.status.is_server_error() {
+        true => Outcome::Crashed,
+        false => Outcome::Kept,
+    });
+    let (router, runs, status) = with_status(careful);
+    status.store(500, Ordering::SeqCst);
+    assert_eq!(send(&router, post("1", "")).await.text(), "run 1");
+    until("the crash is known", LIMIT, async || {
+        send(&router, post("1", "")).await.problem_type() == "idempotency-outcome-unknown"
+    })
+    .await;
+    assert_eq!(runs.count(), 1);
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockkeeper::core::idempotency::{AbandonReply, Begin, BeginReply, CompleteReply, HowAbandoned, OnCrash};
 use lockkeeper::core::Keys;
+use lockkeeper::core::idempotency::{AbandonReply, Begin, BeginReply, CompleteReply, HowAbandoned, OnCrash};
 
 use crate::arm::{OnceStore, once_key};
 use crate::once::ask::{abandon, begin, complete, lease};
