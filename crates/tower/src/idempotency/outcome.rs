@@ -19,6 +19,7 @@ use http::response::Parts;
 /// # export(String::new());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The answer is kept, and replayed.
     Kept,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
@@ -86,11 +87,15 @@ fn replayed<R: Body>(settings: &Settings, replay: &Replay) -> Response<Idempoten
     response
 }
 
-/// The status that it had, if there is a body that can say the rest.
+/// The status that it had, and problem details for its body, where there may be one.
 fn not_kept<R: Body>(settings: &Settings, head: KeptAnswer) -> Response<IdempotencyBody<R>> {
-    let refusal = Refusal::new(RefusalKind::AnswerNotKept);
     let status = if head.status.is_informational() { StatusCode::CONFLICT } else { head.status };
-    let mut response = settings.refused(&refusal.with_status(status));
+    let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED];
+    let mut response = settings.refused(&Refusal::new(RefusalKind::AnswerNotKept).with_status(status));
+    if bodiless.contains(&status) {
+        response = Response::new(IdempotencyBody::whole(Bytes::new(), None));
+        *response.status_mut() = status;
+    }
     response.headers_mut().extend(head.headers);
     response
 }

@@ -86,7 +86,7 @@ async fn a_handler_decides_for_its_answer() {
         match declared {
             Outcome::Kept => assert_eq!((again.text(), runs.count()), ("run 1", 1)),
             Outcome::NoEffect => assert_eq!((again.text(), runs.count()), ("run 2", 2)),
-            Outcome::HeadKept => {
+            _ => {
                 assert_eq!(again.problem_type(), "idempotency-answer-not-kept");
                 assert_eq!(runs.count(), 1);
             }
@@ -109,4 +109,19 @@ async fn c8_an_answer_that_may_have_had_its_effect_is_a_crash_if_the_route_says_
     })
     .await;
     assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_replay_without_its_body_says_nothing_in_the_body_where_there_may_be_none() {
+    for (status, expected) in [(204, 204), (304, 304), (101, 409)] {
+        let (router, runs) = app(builder(orders(&memory().await)), move |_, _| async move {
+            let mut answer = StatusCode::from_u16(status).unwrap().into_response();
+            answer.extensions_mut().insert(Outcome::HeadKept);
+            answer
+        });
+        send(&router, post("1", "")).await;
+        let replay = send(&router, post("1", "")).await;
+        assert_eq!((replay.status(), replay.is_replay(), runs.count()), (expected, true, 1));
+        assert_eq!(replay.body.is_empty(), expected != 409, "{replay:?}");
+    }
 }

@@ -52,10 +52,12 @@ fn server() -> Option<RedisServer> {
 async fn c16_c17_nothing_is_sent_before_it_is_known_to_be_recorded_and_a_lost_reply_is_asked_for_again() {
     let Some(server) = server() else { return };
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).unwrap();
+    let direct = orders(&Keeper::connect(&server.url()).await.unwrap());
+    // From now on the server knows the scripts.
+    send(&numbered(builder(direct.clone())).0, post("another", "")).await;
     let running = Running::on(&proxy.url()).await;
     proxy.hold_replies();
     running.gate.add_permits(1);
-    let direct = orders(&Keeper::connect(&server.url()).await.unwrap());
     let key = builder(direct.clone()).build().unwrap().record_key(&post("1", "").into_parts().0).unwrap();
     let is_recorded = async || direct.inspect(&key).await.unwrap().unwrap().phase == OncePhase::Completed;
     until("the server has recorded it", LIMIT, is_recorded).await;

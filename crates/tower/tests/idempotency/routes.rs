@@ -119,3 +119,16 @@ async fn operators_can_find_a_request_s_record() {
     let (parts, _) = with(post("1", ""), "x-user", "b").into_parts();
     assert!(once.inspect(layer.record_key(&parts).unwrap()).await.unwrap().is_none());
 }
+
+/// A layer on a router and another one on a route of it, with the same records.
+#[tokio::test]
+async fn of_two_layers_with_the_same_records_the_outer_one_counts() {
+    let once = orders(&memory().await);
+    let [inner, outer] = [(); 2].map(|()| builder(once.clone()).build().unwrap());
+    let router = Router::new().route("/orders", on_post(async || "done").layer(inner)).layer(outer);
+    let (first, second) = (send(&router, post("1", "")).await, send(&router, post("1", "")).await);
+    assert_eq!(
+        (first.status(), first.is_replay(), second.status(), second.is_replay()),
+        (200, false, 200, true)
+    );
+}
