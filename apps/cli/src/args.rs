@@ -12,6 +12,7 @@ use crate::doctor::{self, DoctorArgs};
 use crate::exit::{self, USAGE};
 use crate::limit::{self, LimitArgs};
 use crate::ls::{self, LsArgs};
+use crate::once::{self, OnceArgs};
 use crate::release::{self, ReleaseArgs};
 use crate::run::command::{self, RunArgs};
 use crate::show::{self, ShowArgs};
@@ -25,14 +26,15 @@ Environment:
 A DURATION is a number and a unit: 500ms, 30s, 5m, 2h; also 1m30s.
 
 Exit codes of lockkeeper itself:
-   1  release: nothing there, or not confirmed      65  the key holds something else
+   1  nothing to release or resolve, or declined    65  the key holds something else
    2  doctor: there is a problem                    69  the server is unreachable or refuses
   64  wrong usage                                   70  internal error
   75  busy: somebody else holds the lock;           76  the lock was lost while the command ran
       denied: a limit is used up for now            77  a limit can never hold so much
 With run: those of the command; 126 and 127 as shells do; 128 + n for signal n. With watch: 130 after Ctrl-C.";
 
-/// Distributed locks on Redis: put any program under a lock, and see who holds what. And limits.
+/// Distributed locks on Redis: put any program under a lock, and see who holds what. Limits. And
+/// operations that run once.
 ///
 /// A lock is a lease: it ends by itself when its holder dies. Every acquisition gets a fencing number, greater than
 /// all before, by which a resource can refuse a late writer.
@@ -53,6 +55,7 @@ enum Command {
     Watch(WatchArgs),
     Release(ReleaseArgs),
     Limit(LimitArgs),
+    Once(OnceArgs),
     Doctor(DoctorArgs),
     Demo(DemoArgs),
 }
@@ -78,6 +81,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Watch(args) => block_on(watch::run(args, common)),
         Command::Release(args) => block_on(release::run(args, common)),
         Command::Limit(args) => block_on(limit::run(args, common)),
+        Command::Once(args) => block_on(once::run(args, common)),
         Command::Doctor(args) => block_on(doctor::run(args, common)),
         Command::Demo(args) => block_on(demo::run(args, common)),
     }

@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod exit;
 mod limit;
 mod ls;
+mod once;
 mod release;
 pub mod run;
 mod show;

@@ -21,6 +21,8 @@ mod limits;
 mod listing;
 #[path = "command/loss.rs"]
 mod loss;
+#[path = "command/once.rs"]
+mod once;
 #[path = "command/signals.rs"]
 mod signals;
 #[path = "command/stopping.rs"]

@@ -1,7 +1,8 @@
-//! Listing locks, a page at a time. Never `KEYS`.
+//! Listing locks and records of idempotency, a page at a time. Never `KEYS`.
 
 use std::time::Duration;
 
+use lockkeeper_core::idempotency::Record;
 use lockkeeper_core::{Error, Key, Prefix};
 use redis::cmd;
 
@@ -29,10 +30,7 @@ impl RedisStore {
         count: u32,
         within: Duration,
     ) -> Result<(Vec<Key>, Option<Cursor>), Error> {
-        let mut command = cmd("SCAN");
-        command.arg(from.map_or(0, |cursor| cursor.0)).arg("MATCH").arg(pattern(prefix.as_bytes()));
-        command.arg("COUNT").arg(count).arg("TYPE").arg("string");
-        let (next, names): (u64, Vec<Vec<u8>>) = self.ask("list", &command, within).await?;
+        let (names, next) = self.scan_strings(prefix.as_bytes(), from, count, within).await?;
         // Side keys of longer prefixes are among them.
         let is_side = |name: &[u8]| MARKS.iter().any(|mark| contains(name, mark));
         let is_main = |name: &Vec<u8>| name.len() >= prefix.as_bytes().len() && !is_side(name);
@@ -40,7 +38,57 @@ impl RedisStore {
             // Side keys, and names that no lock of ours can have, are not listed.
             Key::new(prefix, &name[prefix.as_bytes().len()..]).ok()
         });
-        Ok((keys.collect(), (next != 0).then_some(Cursor(next))))
+        Ok((keys.collect(), next))
+    }
+
+    /// One page of the keys with this prefix whose names go on with `beginning`; else as [`scan`](Self::scan).
+    ///
+    /// # Redis
+    /// Likewise.
+    ///
+    /// # Errors
+    /// As for any command.
+    pub async fn scan_once(
+        &self,
+        prefix: &Prefix,
+        beginning: &[u8],
+        from: Option<Cursor>,
+        count: u32,
+        within: Duration,
+    ) -> Result<(Vec<Key>, Option<Cursor>), Error> {
+        let whole = [prefix.as_bytes(), beginning].concat();
+        let (names, next) = self.scan_strings(&whole, from, count, within).await?;
+        let keys =
+            names.iter().filter_map(|name| Key::new(prefix, name.strip_prefix(prefix.as_bytes())?).ok());
+        Ok((keys.collect(), next))
+    }
+
+    /// What is kept under a key of idempotency. `None`: nothing, or nothing of ours.
+    ///
+    /// # Redis
+    /// One `GET`, one round trip.
+    ///
+    /// # Errors
+    /// It holds another type; as for any command.
+    pub async fn once_record(&self, key: &Key, within: Duration) -> Result<Option<Record>, Error> {
+        let mut command = cmd("GET");
+        command.arg(key.as_bytes());
+        let text: Option<Vec<u8>> = self.ask("result", &command, within).await?;
+        Ok(text.and_then(|text| Record::from_bytes(&text)))
+    }
+
+    async fn scan_strings(
+        &self,
+        prefix: &[u8],
+        from: Option<Cursor>,
+        count: u32,
+        within: Duration,
+    ) -> Result<(Vec<Vec<u8>>, Option<Cursor>), Error> {
+        let mut command = cmd("SCAN");
+        command.arg(from.map_or(0, |cursor| cursor.0)).arg("MATCH").arg(pattern(prefix));
+        command.arg("COUNT").arg(count).arg("TYPE").arg("string");
+        let (next, names): (u64, Vec<Vec<u8>>) = self.ask("list", &command, within).await?;
+        Ok((names, (next != 0).then_some(Cursor(next))))
     }
 }
 

@@ -8,13 +8,15 @@ mod records;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::core::idempotency::{BeginReply, InspectOnce, OnCrash, Phase};
+use lockkeeper::core::idempotency::{
+    BeginReply, Complete, CompleteReply, HowAbandoned, InspectOnce, OnCrash, Phase, Resolution, Stored,
+};
 use lockkeeper::core::{Apply, Clock, Keys, ManualClock};
 use lockkeeper::redis::{RedisConfig, RedisStore, SCRIPTS};
 use lockkeeper::{SystemClock, core::MemoryStore};
 use lockkeeper_faults::{RedisServer, ServerKind, available};
 use lockkeeper_testkit::arm::{Arm, MemoryArm, OnceArm, SteppedRedis, once_key};
-use lockkeeper_testkit::once::ask::{LEASE, begin, complete, token};
+use lockkeeper_testkit::once::ask::{LEASE, abandon, begin, complete, keep_alive, resolve, token};
 use lockkeeper_testkit::once::{conformance, differential};
 use lockkeeper_testkit::runs;
 use proptest::strategy::{Strategy, ValueTree};
@@ -143,6 +145,45 @@ async fn a_look_passes_a_server_that_is_paused_for_writes() {
     server.command(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap();
     let seen = store.apply(&at, InspectOnce, WITHIN).await.unwrap().reply.unwrap();
     assert_eq!((seen.phase, seen.result), (Phase::Completed, Some((1, true))));
+}
+
+/// What the guide says is enough: every decision is answered, and no other command is needed.
+#[tokio::test]
+async fn the_permissions_that_the_guide_names_suffice() {
+    const LEAST: &str = "~once:* +evalsha +eval +time +get +getrange +strlen +set +pttl +pexpireat";
+    const LOOKING: &str = " +evalsha_ro +eval_ro";
+    for (kind, server) in servers() {
+        let rule = ["ACL", "SETUSER", "least", "on", ">pw", "resetkeys", "-@all"];
+        // Redis 6.2 has no read-only scripts.
+        let words = LEAST.to_owned() + if kind == ServerKind::Redis62 { "" } else { LOOKING };
+        let reply = server.command(&rule.into_iter().chain(words.split(' ')).collect::<Vec<_>>()).unwrap();
+        assert!(!reply.is_error(), "{kind}: {reply:?}");
+        let url = format!("redis://least:pw@127.0.0.1:{}", server.port());
+        let config = RedisConfig::from_url(&url).unwrap();
+        let store = RedisStore::connect(config, Arc::new(SystemClock)).await.unwrap();
+        let at = Keys::from(once_key("least"));
+        for round in 0..2 {
+            let claimed = store.apply(&at, begin("a", OnCrash::Rerun), WITHIN).await.unwrap().reply;
+            let BeginReply::Claimed { fence, .. } = claimed else { panic!("{kind}: {claimed:?}") };
+            store.apply(&at, keep_alive("a"), WITHIN).await.unwrap();
+            store.apply(&at, InspectOnce, WITHIN).await.unwrap();
+            let key = once_key("least");
+            server.command_bytes(&[b"PERSIST", key.as_bytes()]).unwrap();
+            store.apply(&at, begin("b", OnCrash::Rerun), WITHIN).await.unwrap();
+            let how = if round == 0 { HowAbandoned::Undone } else { HowAbandoned::Crashed };
+            store.apply(&at, abandon("a", how), WITHIN).await.unwrap();
+            store.apply(&at, resolve(fence, Resolution::Undone), WITHIN).await.unwrap();
+        }
+        let large = Stored::whole(vec![b'x'; 1000]).unwrap();
+        store.apply(&at, begin("c", OnCrash::Rerun), WITHIN).await.unwrap();
+        for _ in 0..2 {
+            let done = Complete { stored: large.clone(), ..complete("c") };
+            let reply = store.apply(&at, done, WITHIN).await.unwrap().reply;
+            assert!(matches!(reply, CompleteReply::Completed { .. }), "{kind}: {reply:?}");
+        }
+        let absent = Keys::from(once_key("absent"));
+        assert_eq!(store.apply(&absent, InspectOnce, WITHIN).await.unwrap().reply, None, "{kind}");
+    }
 }
 
 /// Invariant 3. Set `LOCKKEEPER_SEED` to repeat a failure, `LOCKKEEPER_HISTORIES` for more.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::decision::{Answer, Apply, Decision, State, decide_within};
 use crate::error::{Error, ErrorKind};
-use crate::idempotency::OnceCell;
+use crate::idempotency::{OnceCell, Record};
 use crate::key::{Key, Keys};
 use crate::limit::LimitCell;
 use crate::lock::LockCell;
@@ -108,13 +108,36 @@ impl MemoryStore {
     /// The lock keys with this prefix, in byte order, after `after`; at most `count` of them, and whether more follow.
     pub fn scan(&self, prefix: &[u8], after: Option<&Key>, count: usize) -> (Vec<Key>, bool) {
         let now = self.clock.wall();
-        let is_listed = |key: &Key, cell: &LockCell| {
-            cell.is_taken(now) && key.as_bytes().starts_with(prefix) && after.is_none_or(|after| key > after)
-        };
+        self.scan_where(prefix, after, count, |cell: &LockCell| cell.is_taken(now))
+    }
+
+    /// The keys of idempotency with this prefix, likewise.
+    pub fn scan_once(&self, prefix: &[u8], after: Option<&Key>, count: usize) -> (Vec<Key>, bool) {
+        self.scan_where(prefix, after, count, |cell: &OnceCell| !cell.is_empty())
+    }
+
+    /// What is kept under a key of idempotency. `None`: nothing, or nothing of ours.
+    pub fn once_record(&self, key: &Key) -> Option<Record> {
+        let mut found = None;
+        self.tamper(key, |cell: &mut OnceCell| {
+            if let OnceCell::Kept(record, _) = cell {
+                found = Some(Record::clone(record));
+            }
+        });
+        found
+    }
+
+    fn scan_where<S: InMemory>(
+        &self,
+        prefix: &[u8],
+        after: Option<&Key>,
+        count: usize,
+        is_there: impl Fn(&S) -> bool,
+    ) -> (Vec<Key>, bool) {
         // The smallest ones, and one more to know whether there are more.
         let mut page = BTreeSet::new();
-        self.tables.locks.each(|key, cell| {
-            if is_listed(key, cell) {
+        S::table(&self.tables).each(|key, cell| {
+            if is_there(cell) && key.as_bytes().starts_with(prefix) && after.is_none_or(|after| key > after) {
                 page.insert(key.clone());
             }
             if page.len() > count.saturating_add(1) {

@@ -8,6 +8,7 @@ mod finish;
 mod held;
 mod json;
 mod line;
+mod list;
 mod operate;
 mod outcome;
 mod run;
@@ -19,5 +20,6 @@ pub use builder::{DEFAULT_MAX_RESULT, DEFAULT_ONCE_LEASE, DEFAULT_RETENTION, Onc
 pub(crate) use finish::{FINISH_FOR, Finish};
 pub(crate) use held::HeldAttempt;
 pub(crate) use line::{Line, Lines};
+pub use list::{OnceCursor, OncePage, OnceView};
 pub use outcome::{Begun, Completed, Replay, RunError};
 pub(crate) use watchdog::tend;

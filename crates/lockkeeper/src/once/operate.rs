@@ -1,11 +1,14 @@
 //! What operators do: look at a key, and say what became of an attempt that went away.
 
-use lockkeeper_core::idempotency::{InspectOnce, OnceInspection, Resolution, Resolve, ResolveReply};
+use lockkeeper_core::idempotency::{
+    InspectOnce, OnceInspection, Phase, RecordState, Resolution, Resolve, ResolveReply, Stored,
+};
 use lockkeeper_core::lock::Fence;
-use lockkeeper_core::{Error, Timestamp};
+use lockkeeper_core::{Error, ErrorKind, Timestamp};
 use lockkeeper_redis::Lane;
 
 use super::builder::Once;
+use crate::backend::Backend;
 use crate::lock::fresh_token;
 use crate::telemetry::events;
 
@@ -24,6 +27,38 @@ impl Once {
         let keys = self.keys(key.as_ref())?;
         let (backend, within) = (&self.inner.backend, self.inner.response_timeout);
         Ok(backend.apply(Lane::Command, &keys, InspectOnce, within).await?.reply)
+    }
+
+    /// What is kept of the result of `key`, for operators: a program asks with [`begin`](Self::begin), which compares requests.
+    /// `None` where it is not remembered, or has not completed.
+    ///
+    /// # Redis
+    /// One `GET`, one round trip.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect), but that a text which is no record counts as none.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    pub async fn stored(&self, key: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
+        let keys = self.keys(key.as_ref())?;
+        let (record, now) = match &self.inner.backend {
+            Backend::Memory(store) => (store.once_record(keys.at(0)), store.now()),
+            Backend::Redis(lanes) => {
+                let store = lanes.on(Lane::Command);
+                let record = store.once_record(keys.at(0), self.inner.response_timeout).await?;
+                (record, store.server_now())
+            }
+            Backend::Other(_) => {
+                return Err(Error::new(ErrorKind::Unsupported, "once", "this store has locks only"));
+            }
+        };
+        Ok(record.filter(|record| record.phase(now) == Phase::Completed).and_then(|record| {
+            match record.state {
+                RecordState::Completed(stored) => Some(stored),
+                _ => None,
+            }
+        }))
     }
 
     /// Says what became of exactly the attempt with this fence, as [`inspect`](Self::inspect) or

@@ -18,7 +18,7 @@ pub(crate) use class::{Way, waiting_fell_back};
 pub use limit::MAX_LIMITERS;
 pub(crate) use limit::{Decided, LimitClass, circuit_closed, circuit_opened};
 pub use once::MAX_ONCES;
-pub(crate) use once::OnceClass;
+pub(crate) use once::{OnceClass, check_once_name};
 pub(crate) use reason::Reason;
 pub use table::{
     EVENTS, Event, LIMIT_TARGET, METRICS, Metric, MetricKind, ONCE_TARGET, TARGET, Unit, describe,

@@ -47,6 +47,14 @@ struct Prepared {
     waiters: Key,
 }
 
+const OPERATION: &str = "once";
+
+/// # Errors
+/// It is no name of operations that run once.
+pub(crate) fn check_once_name(name: &str) -> Result<(), Error> {
+    check_name(OPERATION, "name of what runs once", name)
+}
+
 impl OnceClass {
     /// The label of this name; what it counts begins at zero.
     pub(crate) fn named(name: &str) -> Result<Self, Error> {
@@ -227,11 +235,10 @@ impl Onces {
     }
 
     pub(super) fn named(&mut self, name: &str) -> Result<OnceClass, Error> {
-        const OPERATION: &str = "once";
         if let Some(class) = self.0.get(name) {
             return Ok(*class);
         }
-        check_name(OPERATION, "name of what runs once", name)?;
+        check_once_name(name)?;
         if self.0.len() >= MAX_ONCES {
             let detail = format!(
                 "`{name}` would be one too many: a process has at most {MAX_ONCES} names of what runs once; a name is for a \

@@ -69,7 +69,9 @@ pub fn histories(most: usize) -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn steps() -> impl Strategy<Value = Step> {
-    let (name, token) = (|| 0..NAMES.len() as u8, || 0..TOKENS);
+    // Mostly the same, so that an attempt lives through several steps.
+    let name = || prop_oneof![2 => Just(0u8), 3 => 0..NAMES.len() as u8];
+    let token = || prop_oneof![2 => Just(1u8), 3 => 0..TOKENS];
     let beside = || prop_oneof![8 => Just(0i64), 1 => Just(-1i64), 1 => Just(1i64)];
     let how = prop_oneof![Just(HowAbandoned::Undone), Just(HowAbandoned::Crashed)];
     let resolution = prop_oneof![Just(Resolution::Undone), results().prop_map(Resolution::Completed)];

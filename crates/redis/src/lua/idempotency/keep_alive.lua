@@ -14,7 +14,7 @@ if type(text) == 'table' then
   return {now, 'wrongtype', 0, 0}
 end
 local size = #text
-if size == 0 and redis.call('EXISTS', KEYS[1]) == 0 then return {now, 'gone'} end
+if size == 0 and not redis.call('GET', KEYS[1]) then return {now, 'gone'} end
 if size == 512 then size = redis.call('STRLEN', KEYS[1]) end
 
 local state, fence, attempt, ends, hold, retain, print, whole, length, start =
