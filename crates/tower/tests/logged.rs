@@ -7,12 +7,15 @@
 #[allow(dead_code, reason = "each test binary uses its part")]
 mod support;
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::sync::Arc;
 
 use lockkeeper::WhenAway;
+use lockkeeper_tower::IdempotencyLayer;
 use lockkeeper_tower::rate_limit::{PeerAddress, Rule};
 use parking_lot::Mutex;
+use tower::Layer as _;
 use tracing::Level;
 use tracing::instrument::WithSubscriber as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -116,4 +119,31 @@ async fn an_earlier_rule_gets_back_what_it_took_when_a_later_one_cannot_be_check
     assert!(!said[0].contains("192.0.2.1"), "not who: {said:?}");
     let left = counted.peek(std::net::IpAddr::from(ADDRESS), 1).await.unwrap();
     assert_eq!(left.remaining(), 5);
+}
+
+#[tokio::test]
+async fn requests_that_run_unprotected_are_logged_seldom_and_without_saying_whose() {
+    let once = away().await.once("orders").unwrap();
+    let layer =
+        IdempotencyLayer::builder(once).scope_by(|_| Some("secret-caller")).fail_open().build().unwrap();
+    let inner = tower::service_fn(async |_: http::Request<_>| {
+        Ok::<_, Infallible>(http::Response::new(String::new()))
+    });
+    let service = layer.layer(inner);
+    let said = lines("idempotency_", async {
+        for _ in 0..100 {
+            let request =
+                http::Request::post("/").header("idempotency-key", "secret-key").body(String::new());
+            send(&service, request.unwrap()).await;
+        }
+    });
+    let said = said.await;
+    assert_eq!(said.len(), 7, "1, 2, 4 and so on to 64: {said:?}");
+    assert!(
+        said[0].contains("WARN") && said[0].contains("idempotency_unprotected once=\"orders\""),
+        "{}",
+        said[0]
+    );
+    assert!(!said.iter().any(|line| line.contains("secret")), "{said:?}");
+    assert_eq!(layer.unprotected_runs(), 100);
 }
