@@ -61,8 +61,8 @@ impl Terms {
         units / shards + u32::from(u32::from(shard) < units % shards)
     }
 
-    /// Where a buyer is served, and remembered, always.
-    pub(crate) fn home(&self, buyer: &Buyer) -> u8 {
+    /// The shard where a buyer is served, and remembered, always.
+    pub fn home(&self, buyer: &Buyer) -> u8 {
         let hash = buyer
             .as_str()
             .bytes()
