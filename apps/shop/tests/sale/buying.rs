@@ -111,10 +111,7 @@ async fn c59_a_unit_that_comes_back_is_sold_by_every_process_within_the_time_tha
         sold.await;
         // Real time: the flag, and the time that the calls take on a busy machine.
         assert!(returned.elapsed() < SOLD_OUT_FOR + Duration::from_secs(2));
-        assert_eq!(
-            shop.outcome(&unlucky).await,
-            Outcome::Refused { reason: "address unknown".to_owned() }
-        );
+        assert_eq!(shop.outcome(&unlucky).await, Outcome::Refused { reason: "address unknown".to_owned() });
         worker.end().await;
     }
 }

@@ -43,6 +43,21 @@ async fn two_processes_and_eight_shards_sell_exactly_everything() {
     }
 }
 
+/// No phantom: while a unit is anywhere, on its way included, nobody hears "sold out".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_there_are_as_many_units_as_buyers_nobody_is_told_sold_out() {
+    for shop in shops(Mode::Protected).await {
+        shop.opened(120, 8).await;
+        let nodes = [shop.sales.clone(), shop.another(), shop.another()];
+        let clicks = (0..120).map(|n| {
+            let node = nodes[n % 3].clone();
+            tokio::spawn(async move { node.buy(&sku(), &buyer(n)).await.unwrap() })
+        });
+        let answers: Vec<Bought> = join_all(clicks).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers.iter().filter_map(accepted).count(), 120, "{answers:?}");
+    }
+}
+
 /// A process that dies after lending, before anybody received anything.
 async fn lent_and_died(shop: &Shop) -> (Transfer, u64) {
     let transfer: Transfer = "left-behind".parse().unwrap();

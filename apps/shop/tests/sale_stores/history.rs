@@ -20,7 +20,7 @@ const BEGIN: u64 = 1_767_225_600_000_000;
 const HUNDRED_YEARS: u64 = 100 * 366 * 86_400_000_000;
 
 /// A store under a clock that a test steps.
-pub trait Arm {
+pub(crate) trait Arm {
     fn store(&self) -> &SaleStore;
     fn advance(&self, by: Duration);
     fn step_back(&self, by: Duration);
@@ -29,7 +29,7 @@ pub trait Arm {
 
 /// One step. Names are numbers.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Open { shard: u8, left: u64, epoch: u64, opens_in_ms: u64, open_for_ms: u64, kept: bool },
     Remember { shard: u8, first: u8, many: u8 },
     Sell { shard: u8, buyer: u8, ticket: u8 },
@@ -46,7 +46,7 @@ pub enum Step {
 }
 
 /// Histories of up to `most` steps; each begins with a shard that is open.
-pub fn histories(most: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn histories(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let first = Step::Open { shard: 0, left: 4, epoch: 2, opens_in_ms: 0, open_for_ms: 100_000, kept: true };
     prop::collection::vec(steps(), 1..most)
         .prop_map(move |steps| std::iter::once(first.clone()).chain(steps).collect())
@@ -76,7 +76,7 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 /// Runs a history on both arms, comparing every answer and, after every step, every shard.
-pub async fn compare(left: &impl Arm, right: &impl Arm, history: &[Step]) -> Result<(), String> {
+pub(crate) async fn compare(left: &impl Arm, right: &impl Arm, history: &[Step]) -> Result<(), String> {
     let (one, other) = (Run::new(left), Run::new(right));
     for (at, step) in history.iter().enumerate() {
         let answers = (one.run(step).await, other.run(step).await);
