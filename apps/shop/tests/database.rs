@@ -145,7 +145,11 @@ async fn an_order_that_postgres_refuses_for_good_gives_its_unit_back_and_disturb
     let worker = sales.worker("w");
     let seen = worker.seen();
     let dealt_with = async || seen.tally().written + seen.tally().refused == 6;
-    worker.run(async { drop(until("all are dealt with", SOON, dealt_with).await) }).await;
+    worker
+        .run(async {
+            let _ = until("all are dealt with", SOON, dealt_with).await;
+        })
+        .await;
     let stock = sales.stock(&sku()).await.unwrap();
     assert_eq!((stock.written, stock.refused, stock.remaining), (5, 1, 4));
 }
