@@ -47,7 +47,10 @@ async fn an_order_is_made_once_and_shown_to_its_buyer_alone() {
     assert_eq!(customer.get("/orders/o-1", Some("bob")).await.refusal(), (404, "unknown-order".into()));
     let taken_by_other = customer.order("bob", "o-1").await;
     assert_eq!(taken_by_other.refusal(), (409, "order-taken".into()));
-    assert!(!taken_by_other.text.contains("ann") && !taken_by_other.text.contains("ch_"), "{taken_by_other:?}");
+    assert!(
+        !taken_by_other.text.contains("ann") && !taken_by_other.text.contains("ch_"),
+        "{taken_by_other:?}"
+    );
     let other_contents = order("o-1").replace("1250", "1251");
     assert_eq!(
         customer.post("/orders", Some("ann"), &other_contents).await.refusal(),
@@ -108,7 +111,11 @@ async fn a_declined_order_stays_refused_and_costs_nothing() {
 }
 
 /// While `order_no` is being charged by `one`, its lock is lost, and `meanwhile` runs. Then the charge goes on.
-async fn with_a_lost_lock<T>(place: &Place, one: &Running, meanwhile: impl Future<Output = T>) -> (shopping::Answer, T) {
+async fn with_a_lost_lock<T>(
+    place: &Place,
+    one: &Running,
+    meanwhile: impl Future<Output = T>,
+) -> (shopping::Answer, T) {
     let gate = Arc::new(Semaphore::new(0));
     one.provider().next(Trouble::Holds(gate.clone()));
     let customer = Customer::of(one);
@@ -142,7 +149,8 @@ async fn c61_a_charge_that_comes_after_the_expiry_is_declined() {
     let Some(place) = Place::new() else { return };
     let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
     let (late, expired) =
-        with_a_lost_lock(&place, &one, async { other.shop().orders().expire(&no("o-1")).await.unwrap() }).await;
+        with_a_lost_lock(&place, &one, async { other.shop().orders().expire(&no("o-1")).await.unwrap() })
+            .await;
     assert!(expired);
     assert_eq!(late.refusal(), (402, "declined".into()));
     assert_eq!((taken(&one).await, row(&one, "ann", "o-1").await.status), (NOTHING, Status::Refused));
@@ -159,7 +167,8 @@ async fn c61_payment_and_expiry_at_the_same_moment_have_one_winner() {
     for n in 0..40 {
         let order_no = format!("o-{n}");
         // Placed, and its payment unknown.
-        (0..3).for_each(|_| one.provider().next(if n % 2 == 0 { Trouble::LosesReply } else { Trouble::Down }));
+        (0..3)
+            .for_each(|_| one.provider().next(if n % 2 == 0 { Trouble::LosesReply } else { Trouble::Down }));
         assert_eq!(customer.order("ann", &order_no).await.status, 503);
         let (no, delay) = (no(&order_no), Duration::from_micros(150 * (n / 2)));
         let expire = async {
@@ -169,7 +178,11 @@ async fn c61_payment_and_expiry_at_the_same_moment_have_one_winner() {
         let (paid, expired) = join(customer.order("ann", &order_no), expire).await;
         let status = row(&one, "ann", &order_no).await.status;
         let has_money = one.provider().ledger().has_taken(&no).await.unwrap();
-        assert_eq!((paid.status == 201, status == Status::Paid), (!expired, !expired), "{order_no}: {paid:?}");
+        assert_eq!(
+            (paid.status == 201, status == Status::Paid),
+            (!expired, !expired),
+            "{order_no}: {paid:?}"
+        );
         assert_eq!(has_money, !expired, "{order_no}: money and order agree");
         wins[usize::from(expired)] += 1;
     }

@@ -9,5 +9,5 @@ mod notes;
 mod report;
 
 pub use click::MAX_ANSWER;
-pub use crowd::{Crowd, MAX_BUYERS, MAX_CONNECTIONS, Progress, rush};
+pub use crowd::{Crowd, MAX_BUYERS, MAX_CONNECTIONS, PROGRESS_PACE, Progress, rush};
 pub use report::{Latency, Report};

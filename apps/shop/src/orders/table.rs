@@ -16,11 +16,13 @@ const VOID: &str = "void";
 
 const INSERT: &str = "INSERT INTO orders (order_no, buyer, sku, amount_cents, status, fence, created_at) \
                       VALUES ($1, $2, $3, $4, 'placed', 0, $5) ON CONFLICT (order_no) DO NOTHING";
-const FIND: &str = "SELECT order_no, buyer, sku, amount_cents, status, charge, fence FROM orders WHERE order_no = $1";
+const FIND: &str =
+    "SELECT order_no, buyer, sku, amount_cents, status, charge, fence FROM orders WHERE order_no = $1";
 /// The last line: who has an older fence than the last writer changes nothing.
 const SETTLE: &str = "UPDATE orders SET status = $1, charge = $2, fence = $3 \
                       WHERE order_no = $4 AND status = 'placed' AND fence < $3";
-const VOIDED: &str = "UPDATE orders SET charge = $1 WHERE order_no = $2 AND status = 'refused' AND charge IS NULL";
+const VOIDED: &str =
+    "UPDATE orders SET charge = $1 WHERE order_no = $2 AND status = 'refused' AND charge IS NULL";
 const DUE: &str = "SELECT order_no FROM orders WHERE (status = 'placed' AND created_at < $1) \
                    OR (status = 'refused' AND charge IS NULL) ORDER BY created_at LIMIT $2";
 

@@ -1,11 +1,12 @@
 //! Refusals as problem details (RFC 9457).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::account::CHALLENGE;
@@ -21,6 +22,9 @@ const MAX_DETAIL: usize = 300;
 const SOON: Duration = Duration::from_secs(1);
 /// The longest wait that is told: a day.
 const MAX_RETRY_AFTER: u64 = 24 * 3600;
+
+/// How often something below failed in this process.
+static AWAY: AtomicU64 = AtomicU64::new(0);
 
 /// A refusal.
 #[derive(Debug)]
@@ -59,7 +63,11 @@ impl Problem {
 
     /// Something below failed. The log says what; the client is told that it may come back.
     pub(crate) fn away(error: &dyn std::error::Error) -> Self {
-        tracing::warn!(%error, "shop_store_away");
+        let times = AWAY.fetch_add(1, Ordering::Relaxed) + 1;
+        // The log is not flooded: the first time, the second, the fourth and so on.
+        if times.is_power_of_two() {
+            tracing::warn!(%error, times, "shop_store_away");
+        }
         Self::new(Reason::StoreAway, "The store or the database did not answer. Nothing is lost; ask again.")
     }
 
@@ -76,7 +84,8 @@ impl From<OrderError> for Problem {
                 return Self::new(Reason::OrderUnderWay, detail).after(SOON);
             }
             OrderError::PaymentUnknown => {
-                let detail = "The payment provider gave no answer. Ask again for the same order: it is charged once.";
+                let detail =
+                    "The payment provider gave no answer. Ask again for the same order: it is charged once.";
                 return Self::new(Reason::PaymentUnknown, detail);
             }
             OrderError::Lock(_) | OrderError::Database(_) => return Self::away(&error),

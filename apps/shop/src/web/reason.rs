@@ -124,11 +124,15 @@ impl Reason {
             Self::BadMethod => ("bad-method", S::METHOD_NOT_ALLOWED, "This cannot be done here"),
             Self::OrderUnderWay => ("order-under-way", S::CONFLICT, "This order is being worked on"),
             Self::OrderTaken => ("order-taken", S::CONFLICT, "This order number is taken"),
-            Self::OrderDiffers => ("order-differs", S::CONFLICT, "This order number was used for something else"),
+            Self::OrderDiffers => {
+                ("order-differs", S::CONFLICT, "This order number was used for something else")
+            }
             Self::OrderRefused => ("order-refused", S::CONFLICT, "This order was refused"),
             Self::Declined => ("declined", S::PAYMENT_REQUIRED, "The payment was declined"),
             Self::StaleFence => ("stale-fence", S::CONFLICT, "Somebody else ended this order first"),
-            Self::PaymentUnknown => ("payment-unknown", S::SERVICE_UNAVAILABLE, "Whether it is paid is not known"),
+            Self::PaymentUnknown => {
+                ("payment-unknown", S::SERVICE_UNAVAILABLE, "Whether it is paid is not known")
+            }
             Self::StoreAway => ("store-away", S::SERVICE_UNAVAILABLE, "The shop cannot decide right now"),
             Self::TooSlow => ("too-slow", S::SERVICE_UNAVAILABLE, "The answer took too long"),
             Self::Broken => ("broken", S::INTERNAL_SERVER_ERROR, "The shop made a mistake"),

@@ -2,14 +2,14 @@
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
 use axum::extract::Request;
 use axum::middleware::Next;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use lockkeeper::{Error, Subject};
-use lockkeeper_tower::rate_limit::{Refusal, RefusalKind, Rule, Who};
 use lockkeeper_tower::RateLimitLayer;
+use lockkeeper_tower::rate_limit::{Refusal, RefusalKind, Rule, Who};
 use std::time::Duration;
 
 use super::account::account_of;

@@ -39,7 +39,9 @@ impl Browser {
             return None;
         };
         let profile = TempDir::new().unwrap();
-        let line = format!("exec \"$0\" {FLAGS} --user-data-dir=\"$1\" about:blank 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null");
+        let line = format!(
+            "exec \"$0\" {FLAGS} --user-data-dir=\"$1\" about:blank 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"
+        );
         let mut command = Command::new("sh");
         command.args(["-c", &line, &program]).arg(profile.path());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -78,7 +80,10 @@ impl Browser {
     pub(crate) fn open(&mut self, url: &str) {
         let gone = self.call("Page.navigate", json!({ "url": url }));
         assert!(gone["errorText"].is_null(), "{url}: {gone}");
-        self.until("the page is loaded", "document.readyState === 'complete' && location.href !== 'about:blank'");
+        self.until(
+            "the page is loaded",
+            "document.readyState === 'complete' && location.href !== 'about:blank'",
+        );
     }
 
     /// What this script comes to; awaited, where it is a promise.
@@ -94,7 +99,11 @@ impl Browser {
         let begun = Instant::now();
         while self.eval(script) != true {
             let shown = begun.elapsed() > WITHIN;
-            assert!(!shown, "not within {WITHIN:?}: {what}; the page says {}", self.eval("document.body.innerText"));
+            assert!(
+                !shown,
+                "not within {WITHIN:?}: {what}; the page says {}",
+                self.eval("document.body.innerText")
+            );
             std::thread::sleep(STEP);
         }
     }
@@ -145,7 +154,8 @@ impl Drop for Browser {
 
 fn find() -> Option<String> {
     let works = |program: &String| {
-        let tried = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let tried =
+            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         tried.is_ok_and(|status| status.success())
     };
     let named = std::env::var(VARIABLE).ok();
