@@ -63,7 +63,7 @@ fn a_purchase_a_double_click_and_sold_out() {
 fn without_its_script_it_works_by_reloading() {
     let Some(mut browser) = Browser::start() else { return };
     let (runtime, shop) = shop(&format!("{WIDE} --stock 1"));
-    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     browser.open(&format!("http://{}/", shop.address()));
     browser.type_into("#account", "ann");
     browser.click("#click", 1);

@@ -100,7 +100,7 @@ impl FakeProvider {
             Some(Trouble::Down) => return Err(PaymentError::Unavailable),
             Some(Trouble::Declines) => return Err(PaymentError::Declined("not enough money".to_owned())),
             Some(Trouble::Holds(gate)) => {
-                gate.acquire().await.map_err(|_| PaymentError::Unavailable)?.forget()
+                gate.acquire().await.map_err(|_| PaymentError::Unavailable)?.forget();
             }
             Some(Trouble::LosesReply) | None => {}
         }
