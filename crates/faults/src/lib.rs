@@ -1,8 +1,10 @@
-//! Real Redis processes and a fault proxy, under control: for tests, laboratories and drills.
+//! Real Redis and PostgreSQL processes and a fault proxy, under control: for tests, laboratories and drills.
 
+pub mod postgres;
 pub mod proxy;
 pub mod server;
 
+pub use postgres::{PostgresServer, postgres_available};
 pub use proxy::{DropReply, FaultProxy, Stats};
 pub use server::{
     FakeClock, RedisServer, Reply, ServerBuilder, ServerError, ServerKind, available, faketime_available,

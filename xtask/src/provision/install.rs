@@ -20,7 +20,7 @@ pub(crate) fn install_all(workspace: &Workspace, machine: &Machine, missing: &[N
 fn install(workspace: &Workspace, machine: &Machine, need: Need) -> Result<()> {
     println!("missing: {}", need.name());
     match need {
-        Need::RedisServer | Need::Faketime | Need::Chromium | Need::Pip => {
+        Need::RedisServer | Need::Faketime | Need::Chromium | Need::Postgres | Need::Pip => {
             try_call(workspace, machine.install(need));
         }
         Need::Rustfmt => try_call(workspace, Some(Call::new("rustup", "component add rustfmt"))),

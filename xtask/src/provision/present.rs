@@ -20,12 +20,21 @@ impl Need {
             Need::RedisServer => works(Call::new("redis-server", "--version")),
             Need::Faketime => faketime_places().any(|place| place.is_file()),
             Need::Chromium => CHROMIUM.iter().any(|name| works(Call::new(name, "--version"))),
+            Need::Postgres => postgres_places().any(|place| place.join("initdb").is_file()),
             Need::Pip => works(Call::new("python3", "-m pip --version")),
             Need::Server(wheel) => wheel.is_unpacked(workspace),
             Need::Foreign(foreign) => foreign.is_present(workspace),
             Need::CargoDeny => works(Call::cargo("deny --version")),
         }
     }
+}
+
+/// Where distributions put the programs of the server: on the path, or, on Debian, in one directory per version.
+fn postgres_places() -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let per_version = Path::new("/usr/lib/postgresql").read_dir().into_iter().flatten().flatten();
+    on_path.into_iter().chain(per_version.map(|entry| entry.path().join("bin")))
 }
 
 /// Where distributions put the library. Debian has one directory per architecture.

@@ -6,7 +6,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local book = redis.pcall('HMGET', KEYS[1], 'left')
+local book = redis.pcall('HMGET', KEYS[1], 'left', 'sold')
 if book.err then
   if not string.find(book.err, 'WRONGTYPE', 1, true) then return book end
   return {now, 'wrongtype', 0, 0}
@@ -18,7 +18,7 @@ if ARGV[3] == '1' then
   redis.call('HINCRBY', KEYS[1], 'withheld', 1)
 else
   redis.call('HINCRBY', KEYS[1], 'left', 1)
-  redis.call('HINCRBY', KEYS[1], 'sold', -1)
+  if tonumber(book[2]) > 0 then redis.call('HINCRBY', KEYS[1], 'sold', -1) end
   redis.call('HINCRBY', KEYS[1], 'moves', 1)
 end
 return {now, 'returned'}

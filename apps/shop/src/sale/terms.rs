@@ -55,14 +55,8 @@ impl Terms {
         Timestamp::from_micros(until.next_multiple_of(1000))
     }
 
-    /// What one shard has of `units`: equal parts, and the first ones get what remains.
-    pub(crate) fn part(&self, units: u32, shard: u8) -> u32 {
-        let shards = u32::from(self.shards);
-        units / shards + u32::from(u32::from(shard) < units % shards)
-    }
-
-    /// Where a buyer is served, and remembered, always.
-    pub(crate) fn home(&self, buyer: &Buyer) -> u8 {
+    /// The shard where a buyer is served, and remembered, always.
+    pub fn home(&self, buyer: &Buyer) -> u8 {
         let hash = buyer
             .as_str()
             .bytes()
@@ -74,6 +68,11 @@ impl Terms {
     pub(crate) fn all_shards(&self) -> std::ops::Range<u8> {
         0..self.shards
     }
+}
+
+/// What the part of this index has of `units`: equal parts, and the first ones get what remains.
+pub(crate) fn part(units: u64, parts: u64, index: u64) -> u64 {
+    units / parts.max(1) + u64::from(index < units % parts.max(1))
 }
 
 /// FNV-1a of 64 bits: the same in every process and version.
@@ -92,10 +91,9 @@ mod tests {
 
     #[test]
     fn parts_add_up_and_differ_by_one_at_most() {
-        for (initial, shards) in [(1, 1), (10, 4), (3, 8), (MAX_UNITS, MAX_SHARDS)] {
-            let terms = terms(initial, shards);
-            let parts: Vec<u32> = terms.all_shards().map(|shard| terms.part(initial, shard)).collect();
-            assert_eq!(parts.iter().sum::<u32>(), initial);
+        for (units, many) in [(0, 1), (1, 1), (10, 4), (3, 8), (u64::from(MAX_UNITS), 63)] {
+            let parts: Vec<u64> = (0..many).map(|index| part(units, many, index)).collect();
+            assert_eq!(parts.iter().sum::<u64>(), units);
             assert!(parts.iter().max().unwrap() - parts.iter().min().unwrap() <= 1, "{parts:?}");
         }
     }

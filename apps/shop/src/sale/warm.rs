@@ -15,6 +15,7 @@ use super::known::Sale;
 use super::names::{Buyer, Sku, Ticket};
 use super::sales::{Mode, NOW, STORE_WITHIN, Sales};
 use super::shard::{Open, Opened, Remember, Shard};
+use super::terms::part;
 
 /// The lease of who opens or reconciles a sale; renewed as long as that takes.
 const LEASE: Duration = Duration::from_secs(10);
@@ -142,9 +143,8 @@ impl Sales {
     ) -> Result<u64, SaleError> {
         let (many, mut created) = (missing.len() as u64, 0);
         for (at, shard) in (0u64..).zip(missing) {
-            let part = left / many + u64::from(at < left % many);
             let sold = sold.get(shard).copied().unwrap_or(0);
-            let open = open(sale, guard.fence().get(), part, sold);
+            let open = open(sale, guard.fence().get(), part(left, many, at), sold);
             let opened = self.fenced(sale, *shard, open, guard).await?.reply;
             created += u64::from(opened == Opened::Created);
         }

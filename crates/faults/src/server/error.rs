@@ -18,6 +18,11 @@ pub enum ServerError {
     /// The library that fakes a server's wall clock is not installed.
     #[error("libfaketime.so.1 was not found: install libfaketime, or set LOCKKEEPER_LIBFAKETIME to its path")]
     FakeTimeMissing,
+    /// PostgreSQL is not installed, or there is no user whom it could run as.
+    #[error(
+        "PostgreSQL was not found: install it, or set LOCKKEEPER_POSTGRES_BIN to the folder of its programs"
+    )]
+    PostgresMissing,
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {

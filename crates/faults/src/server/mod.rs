@@ -22,4 +22,7 @@ pub use builder::ServerBuilder;
 pub use clock::FakeClock;
 pub use error::ServerError;
 pub use guard::RedisServer;
+pub(crate) use launch::{log_path, log_tail};
 pub use reply::Reply;
+pub(crate) use signal::{POLL, send, wait_ended};
+pub(crate) use spawn::{spawn, tied_command};

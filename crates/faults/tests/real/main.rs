@@ -7,5 +7,6 @@ mod cutting;
 mod dropping;
 mod holding;
 mod lifetime;
+mod postgres;
 mod server;
 mod support;

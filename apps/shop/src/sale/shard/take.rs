@@ -9,7 +9,7 @@ use super::state::{Message, Shard, only};
 /// Hands up to `most` messages to a worker: first those that a worker took longer than `idle` ago and did not finish, for
 /// it may be dead, then new ones. They stay in the outbox until somebody is [done](super::Done) with them.
 ///
-/// A lost answer delays its messages by `idle`; nothing else.
+/// A lost answer delays its messages by `idle`; a clock that is set back, by as much more. Nothing else.
 #[derive(Clone, Debug)]
 pub struct Take {
     /// Who takes them.
@@ -41,7 +41,7 @@ impl Decision for Take {
             return Ok(Taken::default());
         }
         let now_ms = now.as_millis();
-        let is_stale = |since: u64| now_ms >= since.saturating_add(self.idle_ms());
+        let is_stale = |since: u64| self.idle.is_zero() || now_ms >= since.saturating_add(self.idle_ms());
         // Those that were taken come before those that were not, because they are taken in order.
         let (taken, fresh): (Vec<_>, Vec<_>) = {
             let boundary = shard.outbox.iter().position(|queued| queued.taken_ms.is_none());
