@@ -10,6 +10,7 @@
 
 pub mod decision;
 pub mod error;
+pub mod idempotency;
 pub mod key;
 pub mod limit;
 pub mod lock;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::idempotency::{Abandon, Begin, Complete, InspectOnce, KeepAlive, Resolve};
 use lockkeeper_core::limit::{Check, LimitCell, Peek, Refund, Reset};
 use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
@@ -34,7 +35,7 @@ impl Lanes {
     }
 }
 
-/// A decision about leases. Every back end can apply those of locks; stores of other people know no permits.
+/// A decision about leases. Every back end can apply those of locks; stores of other people know nothing else.
 pub(crate) trait LeaseDecision: Decision<State: InMemory> {
     fn on_redis(
         self,
@@ -74,7 +75,7 @@ lock_decisions! {
     Inspect => inspect,
 }
 
-macro_rules! permit_decisions {
+macro_rules! own_decisions {
     ($($decision:ty),* $(,)?) => {$(
         impl LeaseDecision for $decision {
             fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
@@ -88,7 +89,8 @@ macro_rules! permit_decisions {
     )*};
 }
 
-permit_decisions!(AcquirePermit, RenewPermit, ReleasePermit, InspectPermits);
+own_decisions!(AcquirePermit, RenewPermit, ReleasePermit, InspectPermits);
+own_decisions!(Begin, KeepAlive, Complete, Abandon, Resolve, InspectOnce);
 
 /// A decision of limits: every back end but those of others can apply it.
 pub(crate) trait LimitDecision: Decision<State = LimitCell> {

@@ -17,8 +17,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::backend::Backend;
+use crate::chore::Chore;
 use crate::clock::sleep_until;
-use crate::lock::{GiveBack, LossReason, Queue, Queues, RaceContext, Tended, race};
+use crate::lock::{LossReason, Queue, Queues, RaceContext, Tended, race};
 
 /// So many renewals are under way at once; more wait for their turn.
 const MAX_TENDING: usize = 256;
@@ -55,7 +56,7 @@ struct Shared {
 #[derive(Default)]
 struct Timeline {
     due: BTreeMap<(Uptime, u64), Tended>,
-    give_backs: VecDeque<GiveBack>,
+    give_backs: VecDeque<Chore>,
     /// Lines that want a racer.
     races: Vec<Arc<Queue>>,
     next_id: u64,
@@ -141,8 +142,9 @@ impl Background {
         true
     }
 
-    /// Gives something back; never blocks.
-    pub(crate) fn give_back(&self, what: GiveBack) {
+    /// Gives something back, or ends an attempt; never blocks.
+    pub(crate) fn give_back(&self, what: impl Into<Chore>) {
+        let what = what.into();
         let mut timeline = self.shared.timeline.lock();
         if timeline.ended || self.pending() >= MAX_GIVE_BACKS {
             let why = if timeline.ended { "the keeper is closed" } else { "too much is being given back" };
@@ -154,6 +156,12 @@ impl Background {
         self.shared.give_backs.send_modify(|count| *count += 1);
         drop(timeline);
         self.shared.wake.notify_one();
+    }
+
+    /// The caller is at something that [`drained`](Self::drained) waits for, until what it gets is dropped.
+    pub(crate) fn busy(&self) -> Busy {
+        self.shared.give_backs.send_modify(|count| *count += 1);
+        Busy(self.shared.clone())
     }
 
     /// How much is being given back.
@@ -184,6 +192,20 @@ impl Background {
     }
 }
 
+/// Somebody is at something that is counted as being given back.
+pub(crate) struct Busy(Arc<Shared>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.give_backs.send_modify(less_one);
+    }
+}
+
+/// Nothing is pending any more where nobody works any more.
+fn less_one(count: &mut usize) {
+    *count = count.saturating_sub(1);
+}
+
 /// The work itself.
 struct Worker {
     shared: Arc<Shared>,
@@ -211,7 +233,7 @@ impl Worker {
                 () = shared.wake.notified() => {}
                 () = sleep_until(&*self.context.clock, wakes_at), if wakes_at < Uptime::MAX => {}
                 Some(()) = self.tending.next() => {}
-                Some(()) = self.giving.next() => shared.give_backs.send_modify(|count| *count -= 1),
+                Some(()) = self.giving.next() => shared.give_backs.send_modify(less_one),
                 Some(()) = self.beating.next() => {}
                 Some(()) = self.racing.next() => {}
                 () = reconnected(&mut reconnections) => self.verify_all(),
@@ -314,9 +336,11 @@ impl Drop for Worker {
         let mut timeline = self.shared.timeline.lock();
         timeline.ended = true;
         timeline.stop_by.get_or_insert(Uptime::default());
-        timeline.give_backs.clear();
         let (left, races) = (std::mem::take(&mut timeline.due), std::mem::take(&mut timeline.races));
+        let undone = std::mem::take(&mut timeline.give_backs);
         drop(timeline);
+        // What is left may own an attempt, whose end takes it off the timeline.
+        drop(undone);
         self.shared.give_backs.send_replace(0);
         left.values().for_each(|what| _ = what.lose(LossReason::KeeperClosed));
         races.iter().for_each(|queue| self.context.queues.dissolve(queue));

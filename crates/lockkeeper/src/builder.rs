@@ -20,6 +20,8 @@ use crate::telemetry;
 const DEFAULT_PREFIX: &str = "lock:";
 /// What limit keys begin with unless [`KeeperBuilder::limit_prefix`] says otherwise.
 const DEFAULT_LIMIT_PREFIX: &str = "limit:";
+/// What keys of idempotency begin with unless [`KeeperBuilder::once_prefix`] says otherwise.
+const DEFAULT_ONCE_PREFIX: &str = "once:";
 
 /// Settings of a keeper.
 #[derive(Default)]
@@ -28,6 +30,7 @@ pub struct KeeperBuilder {
     store: Chosen,
     prefix: Option<Prefix>,
     limit_prefix: Option<Prefix>,
+    once_prefix: Option<Prefix>,
     lazy: bool,
     owner: Option<String>,
     clock: Option<Arc<dyn Clock>>,
@@ -95,6 +98,14 @@ impl KeeperBuilder {
         Ok(Self { limit_prefix: Some(Prefix::new(prefix)?), ..self })
     }
 
+    /// What every key of idempotency begins with, instead of `once:`; may be empty.
+    ///
+    /// # Errors
+    /// As [`prefix`](Self::prefix).
+    pub fn once_prefix(self, prefix: impl AsRef<[u8]>) -> Result<Self, Error> {
+        Ok(Self { once_prefix: Some(Prefix::new(prefix)?), ..self })
+    }
+
     /// Connects with the first use instead of now, so that a service starts while Redis is away.
     pub fn lazy(self) -> Self {
         Self { lazy: true, ..self }
@@ -151,6 +162,7 @@ impl KeeperBuilder {
             clock,
             prefix: self.prefix.map_or_else(|| Prefix::new(DEFAULT_PREFIX), Ok)?,
             limit_prefix: self.limit_prefix.map_or_else(|| Prefix::new(DEFAULT_LIMIT_PREFIX), Ok)?,
+            once_prefix: self.once_prefix.map_or_else(|| Prefix::new(DEFAULT_ONCE_PREFIX), Ok)?,
             circuit: Arc::default(),
             purses: Purses::default(),
             returned: Returned::default(),
@@ -158,6 +170,7 @@ impl KeeperBuilder {
             name,
             queues,
             permits: Arc::default(),
+            onces: Arc::default(),
             response_timeout,
             held_count: AtomicUsize::new(0),
             seen_fence: AtomicU64::new(0),

@@ -30,12 +30,14 @@ pub struct Health {
     pub held: usize,
     /// Permits held through this keeper.
     pub permits: usize,
-    /// Callers that wait for a lock or a permit.
+    /// Attempts of idempotent operations that run through this keeper.
+    pub running: usize,
+    /// Callers that wait for a lock, a permit, or the end of an attempt.
     pub waiting: usize,
     /// Locks held inside this process only, because the store was away when they were taken. See
     /// [`Lock::or_process_local`](crate::Lock::or_process_local).
     pub degraded: usize,
-    /// Releases and compensations under way.
+    /// Releases, compensations, and ends of attempts under way.
     pub giving_back: usize,
 }
 
@@ -43,9 +45,9 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Closed {
-    /// Locks and permits that were still held. Their guards are lost, their leases run out.
+    /// Locks and permits that were still held, and attempts that still ran. They are lost, their leases run out.
     pub still_held: usize,
-    /// Releases and compensations that got no answer in time; they lapse with their leases.
+    /// Releases, compensations and ends of attempts that got no answer in time; they lapse with their leases.
     pub undone: usize,
 }
 
@@ -82,14 +84,15 @@ impl Keeper {
             server_ahead_us,
             held: inner.held_count.load(Ordering::Relaxed),
             permits: inner.permits.held(),
-            waiting: inner.queues.waiting() + inner.permits.waiting(),
+            running: inner.onces.running(),
+            waiting: inner.queues.waiting() + inner.permits.waiting() + inner.onces.waiting(),
             degraded: inner.locals.degraded.load(Ordering::Relaxed),
             giving_back: inner.background.pending(),
         }
     }
 
-    /// Takes no more locks and permits, checks no more limits, returns leased tokens, waits (at most `limit`) until
-    /// releases and compensations are done, and ends the keeper's thread. Locks and permits that are still held are lost
+    /// Takes no more locks and permits, begins no more attempts, checks no more limits, returns leased tokens, waits (at
+    /// most `limit`) until releases, compensations and ends of attempts are done, and ends the keeper's thread. Locks and permits that are still held are lost
     /// to their guards at once, and lapse with their leases: releasing
     /// them under a working holder would let a second one in.
     ///
@@ -108,6 +111,7 @@ impl Keeper {
         inner.closed.store(true, Ordering::Release);
         inner.queues.close();
         inner.permits.close();
+        inner.onces.close();
         let both = futures_util::future::join(inner.background.drained(), inner.purses.close());
         let _ = tokio::time::timeout(limit, both).await;
         let still_held = inner.background.lose_all();

@@ -12,8 +12,10 @@ use lockkeeper_redis::{Lane, RedisStore};
 use crate::backend::Backend;
 use crate::background::Background;
 use crate::builder::KeeperBuilder;
+use crate::chore::Chore;
 use crate::limit::{Circuit, Purses, Returned};
-use crate::lock::{GiveBack, Lines, Locals, Lock, Queues, Segments};
+use crate::lock::{Lines, Locals, Lock, Queues, Segments};
+use crate::once;
 
 /// Makes locks on one store. Cheap to clone; clones share connections, thread and clock.
 #[derive(Clone)]
@@ -27,6 +29,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) prefix: Prefix,
     pub(crate) limit_prefix: Prefix,
+    pub(crate) once_prefix: Prefix,
     pub(crate) circuit: Arc<Circuit>,
     pub(crate) purses: Purses,
     pub(crate) returned: Returned,
@@ -35,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) name: KeeperName,
     pub(crate) queues: Arc<Queues>,
     pub(crate) permits: Arc<Lines>,
+    /// Who runs, and who waits for the end of it.
+    pub(crate) onces: Arc<once::Lines>,
     pub(crate) response_timeout: Duration,
     pub(crate) held_count: AtomicUsize,
     pub(crate) seen_fence: AtomicU64,
@@ -59,7 +64,7 @@ impl Inner {
         self.seen_fence.fetch_max(fence.get(), Ordering::Relaxed);
     }
 
-    pub(crate) fn give_back(&self, what: GiveBack) {
+    pub(crate) fn give_back(&self, what: impl Into<Chore>) {
         self.background.give_back(what);
     }
 }

@@ -51,6 +51,7 @@
 mod backend;
 mod background;
 mod builder;
+mod chore;
 mod clock;
 pub mod guide;
 mod health;
@@ -58,6 +59,7 @@ mod keeper;
 mod limit;
 mod list;
 mod lock;
+mod once;
 mod operate;
 mod striped;
 pub mod telemetry;
@@ -77,6 +79,9 @@ pub use lock::{
     LossReason, MAX_SHARDS, Permit, Released, Segmented, TakenOver, shard_name,
 };
 pub use lockkeeper_core as core;
+pub use lockkeeper_core::idempotency::{
+    Fingerprint, OnCrash, OnceInspection, Phase as OncePhase, Resolution, ResolveReply, Stored,
+};
 pub use lockkeeper_core::key::join_parts;
 pub use lockkeeper_core::limit::{Algorithm, IntoLimits, IntoSubject, Limit, Subject, WindowStart};
 pub use lockkeeper_core::lock::permit::{MAX_PERMITS, PermitHolder};
@@ -84,3 +89,7 @@ pub use lockkeeper_core::lock::{Fence, Holder, Inspection, KeeperName, OwnerToke
 pub use lockkeeper_core::{Clock, Error, ErrorKind, Key, ManualClock, MemoryStore, Prefix, Refusal};
 pub use lockkeeper_redis as redis;
 pub use lockkeeper_redis::{Credentials, RedisConfig};
+pub use once::{
+    Attempt, Begun, Completed, DEFAULT_MAX_RESULT, DEFAULT_ONCE_LEASE, DEFAULT_RETENTION, Once, Replay,
+    RunError, fingerprint,
+};

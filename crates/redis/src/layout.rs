@@ -7,6 +7,7 @@
 //! | `<prefix>~wait:…` | who waits for it: a hash of a keeper's line to `expires_ms:count` | 2.5 s after the last note |
 //! | `<prefix>~permit:…` | a concurrency limit's permits: a sorted set of owner tokens by the end of their lease in µs | the last of these leases |
 //! | `<prefix><limiter>:<tag>:<subject>` | how much of one limit is used, see below | when all of it is there again |
+//! | `<once prefix><name>:<key>` | an operation's record, see below | running: the lease, then the time an unknown outcome is held, then the retention; ended: the retention |
 //!
 //! The `tag` has algorithm, format and numbers of the limit ([`Quota::tag`](lockkeeper_core::limit::Quota::tag)); the prefix
 //! is `limit:` unless somebody chose another. A limit has no side key. Its main key holds, in decimal microseconds of the
@@ -18,6 +19,10 @@
 //! | `w…`, `f…` fixed window | `start:used` |
 //! | `c…` sliding counter | `start:previous:current`, kept for two windows |
 //! | `l…` sliding log | a sorted set: when each call was, by a number of 16 digits that grows |
+//!
+//! A record of idempotency is one string, whose prefix is `once:` unless somebody chose another; its bytes, with the format
+//! they are in, are those of [`Record::to_bytes`](lockkeeper_core::idempotency::Record::to_bytes). It has no side key: its
+//! fence is in it.
 //!
 //! A side key lies in the cluster slot of its main key, which is never renamed (here with `~fence:`, likewise with
 //! `~wait:` and `~permit:`):

@@ -54,4 +54,10 @@ scripts! {
     PEEK = "limit" / "peek", read_only: true;
     REFUND = "limit" / "refund", read_only: false;
     RESET = "limit" / "reset", read_only: false;
+    BEGIN = "idempotency" / "begin", read_only: false;
+    KEEP_ALIVE = "idempotency" / "keep_alive", read_only: false;
+    COMPLETE = "idempotency" / "complete", read_only: false;
+    ABANDON = "idempotency" / "abandon", read_only: false;
+    RESOLVE = "idempotency" / "resolve", read_only: false;
+    INSPECT_ONCE = "idempotency" / "inspect_once", read_only: true;
 }

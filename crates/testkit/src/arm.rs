@@ -1,16 +1,18 @@
 //! The arms of a test: the same scenario on the memory store with its manual clock, and on a real server whose wall
 //! clock is stepped.
 
+mod once;
 mod permits;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::core::lock::{FenceMark, LockCell, LockStore, Main, Occupant, OwnerToken};
-use lockkeeper::core::{Clock, Key, ManualClock, MemoryStore, Prefix};
+use lockkeeper::core::{Clock, Key, ManualClock, MemoryStore, Prefix, Timestamp};
 use lockkeeper::redis::{RedisConfig, RedisStore, fence_key};
 use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_available};
 
+pub use self::once::{OnceArm, OnceKept, OncePlant, OnceStore, once_key};
 pub use self::permits::{PermitArm, PermitPlant, PermitStore};
 
 /// What a foreign client may leave behind.
@@ -38,6 +40,8 @@ pub trait Arm: Send + Sync {
     fn store(&self) -> &dyn LockStore;
     /// Lets time pass, for the store and its server.
     fn advance(&self, by: Duration);
+    /// Sets the server's clock back, which its clients do not notice.
+    fn step_back(&self, by: Duration);
     /// Does what a foreign client might.
     fn plant(&self, key: &Key, plant: &Plant);
 }
@@ -68,6 +72,10 @@ impl Arm for MemoryArm {
 
     fn advance(&self, by: Duration) {
         self.clock.advance(by);
+    }
+
+    fn step_back(&self, by: Duration) {
+        self.clock.set_wall(self.clock.wall().before(by));
     }
 
     fn plant(&self, key: &Key, plant: &Plant) {
@@ -152,6 +160,11 @@ impl Arm for SteppedRedis {
     fn advance(&self, by: Duration) {
         self.local.advance(by);
         self.server_clock.advance(by).expect("the clock is moved");
+    }
+
+    fn step_back(&self, by: Duration) {
+        let now = Timestamp::from_micros(self.server_clock());
+        self.set_server_clock(now.before(by).as_micros());
     }
 
     fn plant(&self, key: &Key, plant: &Plant) {

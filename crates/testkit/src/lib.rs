@@ -8,6 +8,7 @@ pub mod drops;
 pub mod fake;
 pub mod history;
 pub mod limits;
+pub mod once;
 pub mod permits;
 pub mod runs;
 pub mod wait;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::decision::{Answer, Apply, Decision, State, decide_within};
 use crate::error::{Error, ErrorKind};
+use crate::idempotency::OnceCell;
 use crate::key::{Key, Keys};
 use crate::limit::LimitCell;
 use crate::lock::LockCell;
@@ -36,6 +37,7 @@ pub struct Tables {
     locks: Table<LockCell>,
     limits: Table<LimitCell>,
     permits: Table<PermitCell>,
+    onces: Table<OnceCell>,
 }
 
 /// A state that the memory store has a table for.
@@ -53,6 +55,12 @@ impl InMemory for LockCell {
 impl InMemory for PermitCell {
     fn table(tables: &Tables) -> &Table<Self> {
         &tables.permits
+    }
+}
+
+impl InMemory for OnceCell {
+    fn table(tables: &Tables) -> &Table<Self> {
+        &tables.onces
     }
 }
 
@@ -138,7 +146,8 @@ impl MemoryStore {
     /// How many keys are kept, expired ones not counted.
     pub fn len(&self) -> usize {
         let now = self.clock.wall();
-        self.tables.locks.live(now) + self.tables.limits.live(now) + self.tables.permits.live(now)
+        let tables = &self.tables;
+        tables.locks.live(now) + tables.limits.live(now) + tables.permits.live(now) + tables.onces.live(now)
     }
 
     /// Nothing is kept.

@@ -12,6 +12,9 @@ pub mod concurrency {}
 #[doc = include_str!("limits.md")]
 pub mod limits {}
 
+#[doc = include_str!("idempotency.md")]
+pub mod idempotency {}
+
 #[doc = include_str!("fencing.md")]
 pub mod fencing {}
 

@@ -138,7 +138,7 @@ fn token(lock: &Lock) -> Result<OwnerToken, Error> {
 }
 
 /// A token that nobody has had before.
-pub(super) fn fresh_token(inner: &Inner, label: Option<&str>) -> Result<OwnerToken, Error> {
+pub(crate) fn fresh_token(inner: &Inner, label: Option<&str>) -> Result<OwnerToken, Error> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|error| {
         Error::new(ErrorKind::Unsupported, "acquire", format!("no random numbers: {error}"))

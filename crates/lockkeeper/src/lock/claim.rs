@@ -13,10 +13,10 @@ use crate::keeper::Inner;
 ///
 /// Invariants 5 and 8: whatever may have been taken and is not held is given back in the background, and its token
 /// is never used again.
-pub(super) struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     inner: &'a Inner,
     keys: &'a Keys,
-    pub(super) token: OwnerToken,
+    pub(crate) token: OwnerToken,
     kind: Kind,
     lease: Lease,
     within: Duration,
@@ -26,16 +26,16 @@ pub(super) struct Claim<'a> {
 }
 
 /// What a claim became.
-pub(super) struct Claimed {
-    pub(super) token: OwnerToken,
-    pub(super) sent: Uptime,
+pub(crate) struct Claimed {
+    pub(crate) token: OwnerToken,
+    pub(crate) sent: Uptime,
     /// Until then, by the server's clock, a second copy of the request may arrive there.
-    pub(super) in_doubt_until: Option<Timestamp>,
+    pub(crate) in_doubt_until: Option<Timestamp>,
 }
 
 impl<'a> Claim<'a> {
     /// To be sent at once, and answered within `within`.
-    pub(super) fn new(
+    pub(crate) fn new(
         inner: &'a Inner,
         keys: &'a Keys,
         token: OwnerToken,
@@ -48,7 +48,7 @@ impl<'a> Claim<'a> {
     }
 
     /// Notes how long the request may still take effect.
-    pub(super) fn note<R>(&mut self, answer: Result<Answer<R>, Error>) -> Result<Answer<R>, Error> {
+    pub(crate) fn note<R>(&mut self, answer: Result<Answer<R>, Error>) -> Result<Answer<R>, Error> {
         match &answer {
             // An earlier copy of the request may still be on its way; it takes nothing after this.
             Ok(answer) => self.not_after = (answer.sent > 1).then(|| answer.at.after(self.within)),
@@ -62,7 +62,7 @@ impl<'a> Claim<'a> {
     }
 
     /// It was granted, and is the caller's concern from now on.
-    pub(super) fn granted(mut self) -> Result<Claimed, Error> {
+    pub(crate) fn granted(mut self) -> Result<Claimed, Error> {
         if self.inner.clock.uptime() >= self.lease.deadline(self.sent) {
             return Err(Error::new(ErrorKind::Lost, "acquire", "the lease ended before the answer came")
                 .with_key(self.keys));
@@ -72,7 +72,7 @@ impl<'a> Claim<'a> {
     }
 
     /// It was answered and took nothing, unless an earlier copy is still in doubt: until when.
-    pub(super) fn refused(mut self) -> Option<Timestamp> {
+    pub(crate) fn refused(mut self) -> Option<Timestamp> {
         self.armed = self.not_after.is_some();
         self.not_after
     }
@@ -88,8 +88,9 @@ impl Drop for Claim<'_> {
         let not_after =
             self.not_after.or_else(|| inner.backend.server_now().map(|now| now.after(self.within)));
         let doubt = not_after.map_or(Doubt::For(self.within), Doubt::Until);
-        let give_up =
-            inner.clock.uptime().after(self.within).after(self.within).after(self.lease.as_duration());
+        let now = inner.clock.uptime();
+        let give_up = now.after(self.within).after(self.within).after(self.lease.as_duration());
+        let give_up = give_up.max(now.after(self.kind.patience()));
         let (keys, token) = (self.keys.clone(), self.token.clone());
         inner.give_back(GiveBack::new(keys, token, doubt, give_up).of(self.kind.clone()));
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::idempotency::{Abandon, AbandonReply, HowAbandoned};
 use lockkeeper_core::lock::permit::{ReleasePermit, ReleasePermitReply};
 use lockkeeper_core::lock::{OwnerToken, Release};
 use lockkeeper_core::{Clock, Error, Keys, Timestamp, Uptime};
@@ -12,6 +13,7 @@ use super::outcome::Released;
 use super::permits::Line;
 use crate::backend::Backend;
 use crate::clock::sleep_until;
+use crate::once;
 use crate::telemetry::{Class, Reason};
 
 /// The first pause between tries; it doubles.
@@ -41,6 +43,19 @@ pub(crate) enum Kind {
     Lock,
     /// One of so many; who waits for one is told.
     Permit(Arc<Line>),
+    /// The right to run once, and what its end leaves behind; who waits for that is told.
+    Once(Arc<once::Line>, HowAbandoned),
+}
+
+impl Kind {
+    /// For how long giving back is tried at least, also beyond the lease. Where nothing was done, a lease that ended by
+    /// itself may say that nobody knows.
+    pub(crate) fn patience(&self) -> Duration {
+        match self {
+            Self::Once(_, HowAbandoned::Undone) => once::FINISH_FOR,
+            Self::Once(_, HowAbandoned::Crashed) | Self::Lock | Self::Permit(_) => Duration::ZERO,
+        }
+    }
 }
 
 /// A holder that went away without a release.
@@ -80,7 +95,7 @@ impl GiveBack {
     }
 
     /// The same for a token of another kind.
-    pub(super) fn of(mut self, kind: Kind) -> Self {
+    pub(crate) fn of(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self
     }
@@ -131,6 +146,13 @@ impl GiveBack {
                     line.freed();
                 }
                 (answer.at, answer.reply.into())
+            }
+            Kind::Once(line, how) => {
+                let answer = backend.apply(Lane::Renewal, keys, Abandon { token, how: *how }, within).await?;
+                if answer.reply == AbandonReply::Abandoned {
+                    line.ended();
+                }
+                return Ok(answer.at);
             }
         };
         if let Released::HeldByAnother(holder) = &released {

@@ -8,11 +8,13 @@ use super::outcome::LossReason;
 use super::permits::{self, HeldPermit};
 use super::tenure::Tenure;
 use super::watchdog;
+use crate::once::{self, HeldAttempt};
 
 /// A lease of this keeper.
 pub(crate) enum Tended {
     Lock(Weak<Tenure>),
     Permit(Weak<HeldPermit>),
+    Attempt(Weak<HeldAttempt>),
 }
 
 impl Tended {
@@ -21,6 +23,7 @@ impl Tended {
         match self {
             Self::Lock(tenure) => watchdog::tend(&tenure.upgrade()?),
             Self::Permit(permit) => permits::tend(&permit.upgrade()?),
+            Self::Attempt(attempt) => once::tend(&attempt.upgrade()?),
         }
     }
 
@@ -29,6 +32,7 @@ impl Tended {
         match self {
             Self::Lock(tenure) => tenure.upgrade().is_some_and(|tenure| tenure.lose(reason)),
             Self::Permit(permit) => permit.upgrade().is_some_and(|permit| permit.lose(reason)),
+            Self::Attempt(attempt) => attempt.upgrade().is_some_and(|attempt| attempt.lose(reason)),
         }
     }
 }

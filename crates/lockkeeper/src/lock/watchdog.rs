@@ -105,11 +105,11 @@ fn retry(tenure: &Arc<Tenure>, error: &Error) {
 }
 
 /// How long one renewal may take, so that there is time for another.
-pub(super) fn renewal_limit(inner: &Inner, lease: Lease) -> Duration {
+pub(crate) fn renewal_limit(inner: &Inner, lease: Lease) -> Duration {
     inner.response_timeout.min(lease.as_duration() / 4)
 }
 
 /// The pause before a failed renewal is tried again; with jitter.
-pub(super) fn retry_pause(lease: Lease) -> Duration {
+pub(crate) fn retry_pause(lease: Lease) -> Duration {
     (lease.as_duration() / 20).clamp(RETRY.0, RETRY.1).mul_f64(rand::random_range(0.5..1.0))
 }

@@ -5,12 +5,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Fence, KeeperName, OwnerToken};
+use lockkeeper_core::idempotency::{Resolution, ResolveReply, Stored};
+use lockkeeper_core::lock::{Fence, Holder, KeeperName, OwnerToken};
 use lockkeeper_core::{Error, Keys};
 use tracing::{debug, info, warn};
 
 use super::reason::Reason;
-use super::table::{self, LIMIT_TARGET, TARGET};
+use super::table::{self, LIMIT_TARGET, ONCE_TARGET, TARGET};
 use crate::limit::Source;
 use crate::lock::{Busy, LossReason};
 
@@ -192,4 +193,104 @@ impl fmt::Display for WithoutKey<'_> {
 /// Rounded up: nobody is to come back too early.
 fn millis_up(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Whose event it is: one attempt of what runs once.
+#[derive(Clone, Copy)]
+pub(crate) struct OfAttempt<'a> {
+    pub(crate) once: &'static str,
+    pub(crate) keys: &'a Keys,
+    pub(crate) token: &'a OwnerToken,
+    pub(crate) fence: Fence,
+    pub(crate) attempt: u64,
+}
+
+/// An event of one attempt: what all of them say, and its own.
+macro_rules! of_attempt {
+    ($level:ident, $event:expr, $of:expr $(, $($own:tt)*)?) => {
+        $level!(
+            target: ONCE_TARGET,
+            message = $event.name,
+            once = $of.once,
+            once_key = %$of.keys,
+            client_id = %$of.token.holder(),
+            attempt = $of.attempt,
+            fence = $of.fence.get(),
+            $($($own)*)?
+        )
+    };
+}
+
+pub(super) fn once_claimed(of: OfAttempt<'_>, takeover: bool) {
+    of_attempt!(debug, table::ONCE_CLAIMED, of, takeover);
+}
+
+pub(super) fn once_taken_over(of: OfAttempt<'_>) {
+    of_attempt!(warn, table::ONCE_TAKEN_OVER, of);
+}
+
+pub(super) fn once_replayed(once: &str, keys: &Keys, fence: Fence, remaining: Duration) {
+    let (message, remaining_ms) = (table::ONCE_REPLAYED.name, millis(remaining));
+    debug!(target: ONCE_TARGET, message, once, once_key = %keys, fence = fence.get(), remaining_ms);
+}
+
+pub(super) fn once_refused(once: &str, keys: &Keys, result: &str, holder: Option<&Holder>) {
+    let (message, holder) = (table::ONCE_REFUSED.name, holder.map(tracing::field::display));
+    debug!(target: ONCE_TARGET, message, once, once_key = %keys, result, holder);
+}
+
+pub(super) fn once_failed(once: &str, error: &Error) {
+    let (message, reason) = (table::ONCE_FAILED.name, Reason::from(error).word());
+    debug!(target: ONCE_TARGET, message, once, %error, reason);
+}
+
+/// The first failure in a row is a warning.
+pub(super) fn once_renew_failed(of: OfAttempt<'_>, error: &Error, is_first: bool) {
+    let reason = Reason::from(error).word();
+    if is_first {
+        of_attempt!(warn, table::ONCE_RENEW_FAILED, of, %error, reason);
+    } else {
+        of_attempt!(debug, table::ONCE_RENEW_FAILED, of, %error, reason);
+    }
+}
+
+pub(super) fn once_lost(of: OfAttempt<'_>, reason: &LossReason, ran_for: Duration) {
+    of_attempt!(warn, table::ONCE_LOST_EVENT, of, %reason, ran_ms = millis(ran_for));
+}
+
+pub(super) fn once_completed(of: OfAttempt<'_>, stored: &Stored, ran_for: Duration) {
+    let (ran_ms, bytes, whole) = (millis(ran_for), stored.bytes().len(), stored.is_whole());
+    of_attempt!(debug, table::ONCE_COMPLETED, of, ran_ms, bytes, whole);
+}
+
+pub(super) fn once_not_recorded(of: OfAttempt<'_>, reason: Reason, ran_for: Duration) {
+    of_attempt!(warn, table::ONCE_NOT_RECORDED, of, ran_ms = millis(ran_for), reason = reason.word());
+}
+
+pub(super) fn once_abandoned(of: OfAttempt<'_>, how: &str, ran_for: Duration) {
+    of_attempt!(debug, table::ONCE_ABANDONED_EVENT, of, ran_ms = millis(ran_for), how);
+}
+
+pub(crate) fn once_resolved(
+    once: &str,
+    keys: &Keys,
+    operator: &Holder,
+    fence: Fence,
+    resolution: &Resolution,
+    reply: &ResolveReply,
+) {
+    let resolution = match resolution {
+        Resolution::Undone => "undone",
+        Resolution::Completed(_) => "completed",
+    };
+    warn!(
+        target: ONCE_TARGET,
+        message = table::ONCE_RESOLVED.name,
+        once,
+        once_key = %keys,
+        client_id = %operator,
+        fence = fence.get(),
+        resolution,
+        outcome = ?reply,
+    );
 }

@@ -6,6 +6,8 @@ use metrics::{KeyName, SharedString};
 pub const TARGET: &str = "lockkeeper::lock";
 /// The target of all events of limiters.
 pub const LIMIT_TARGET: &str = "lockkeeper::limit";
+/// The target of all events of what runs once.
+pub const ONCE_TARGET: &str = "lockkeeper::once";
 
 /// A metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +142,36 @@ pub(super) const LIMIT_CIRCUIT: Metric = counter(
     "How often the limiters of a keeper stopped asking a store that did not answer.",
 );
 
+const ONCE_RESULT: &[&str] = &["once", "result", "reason"];
+const ONCE: &[&str] = &["once"];
+
+pub(super) const ONCE_BEGIN: Metric = counter(
+    "redis_once_begin_total",
+    ONCE_RESULT,
+    "Callers by what they were answered; one per call, waiting included.",
+);
+pub(super) const ONCE_TAKEOVERS: Metric = counter(
+    "redis_once_takeovers_total",
+    ONCE,
+    "Attempts that began after one that had gone away without an end.",
+);
+pub(super) const ONCE_COMPLETE: Metric =
+    counter("redis_once_complete_total", ONCE_RESULT, "Results that were to be recorded.");
+pub(super) const ONCE_ABANDONED: Metric =
+    counter("redis_once_abandoned_total", &["once", "how"], "Attempts that ended without a result.");
+pub(super) const ONCE_LOST: Metric =
+    counter("redis_once_lost_total", &["once", "reason"], "Attempts whose claim was lost while they ran.");
+pub(super) const ONCE_EXTEND: Metric =
+    counter("redis_once_watchdog_extend_total", ONCE_RESULT, "Renewals of attempts by the watchdog.");
+pub(super) const ONCE_RUN_SECONDS: Metric =
+    seconds("redis_once_run_duration_seconds", ONCE, "From the claim to the end of the attempt.");
+pub(super) const ONCE_RUNNING: Metric =
+    Metric { labels: ONCE, ..gauge("redis_once_running", "Attempts that run in this process.") };
+pub(super) const ONCE_WAITERS: Metric = Metric {
+    labels: ONCE,
+    ..gauge("redis_once_waiters", "Callers of this process that wait for the end of an attempt.")
+};
+
 /// Every metric.
 pub const METRICS: &[Metric] = &[
     ACQUIRE,
@@ -159,6 +191,15 @@ pub const METRICS: &[Metric] = &[
     LIMIT_BATCH,
     LIMIT_REPAIRS,
     LIMIT_CIRCUIT,
+    ONCE_BEGIN,
+    ONCE_TAKEOVERS,
+    ONCE_COMPLETE,
+    ONCE_ABANDONED,
+    ONCE_LOST,
+    ONCE_EXTEND,
+    ONCE_RUN_SECONDS,
+    ONCE_RUNNING,
+    ONCE_WAITERS,
 ];
 
 const fn debug(name: &'static str, fields: &'static [&'static str], help: &'static str) -> Event {
@@ -171,6 +212,10 @@ const fn warn(name: &'static str, fields: &'static [&'static str], help: &'stati
 
 const fn of_limits(event: Event) -> Event {
     Event { target: LIMIT_TARGET, ..event }
+}
+
+const fn of_once(event: Event) -> Event {
+    Event { target: ONCE_TARGET, ..event }
 }
 
 pub(super) const ACQUIRE_START: Event =
@@ -243,6 +288,59 @@ pub(super) const LIMIT_CIRCUIT_CLOSED: Event = of_limits(Event {
     ..debug("limit_circuit_closed", &["server"], "The store answers again: limiters ask it again.")
 });
 
+pub(super) const ONCE_CLAIMED: Event = of_once(debug(
+    "once_claimed",
+    &["once", "once_key", "client_id", "attempt", "fence", "takeover"],
+    "An attempt begins.",
+));
+pub(super) const ONCE_TAKEN_OVER: Event = of_once(warn(
+    "once_taken_over",
+    &["once", "once_key", "client_id", "attempt", "fence"],
+    "The attempt before went away without an end, and another begins.",
+));
+pub(super) const ONCE_REPLAYED: Event = of_once(debug(
+    "once_replayed",
+    &["once", "once_key", "fence", "remaining_ms"],
+    "A caller was answered a result that was kept.",
+));
+pub(super) const ONCE_REFUSED: Event = of_once(debug(
+    "once_refused",
+    &["once", "once_key", "result", "holder"],
+    "It runs, it belongs to a different request, or nobody knows whether it had its effect.",
+));
+pub(super) const ONCE_FAILED: Event =
+    of_once(debug("once_failed", &["once", "error", "reason"], "A begin ended with an error."));
+pub(super) const ONCE_RENEW_FAILED: Event = of_once(warn(
+    "once_renew_failed",
+    &["once", "once_key", "client_id", "attempt", "fence", "error", "reason"],
+    "A renewal failed and is tried again; repeated failures are written at debug.",
+));
+pub(super) const ONCE_LOST_EVENT: Event = of_once(warn(
+    "once_lost",
+    &["once", "once_key", "client_id", "attempt", "fence", "reason", "ran_ms"],
+    "The claim of a running attempt was lost.",
+));
+pub(super) const ONCE_COMPLETED: Event = of_once(debug(
+    "once_completed",
+    &["once", "once_key", "client_id", "attempt", "fence", "ran_ms", "bytes", "whole"],
+    "A result was recorded.",
+));
+pub(super) const ONCE_NOT_RECORDED: Event = of_once(warn(
+    "once_not_recorded",
+    &["once", "once_key", "client_id", "attempt", "fence", "ran_ms", "reason"],
+    "It has run, and its result could not be recorded: whoever comes later may run it again.",
+));
+pub(super) const ONCE_ABANDONED_EVENT: Event = of_once(debug(
+    "once_abandoned",
+    &["once", "once_key", "client_id", "attempt", "fence", "ran_ms", "how"],
+    "An attempt ended without a result.",
+));
+pub(super) const ONCE_RESOLVED: Event = of_once(warn(
+    "once_resolved",
+    &["once", "once_key", "client_id", "fence", "resolution", "outcome"],
+    "An operator said what became of an attempt that went away.",
+));
+
 /// Every event.
 pub const EVENTS: &[Event] = &[
     ACQUIRE_START,
@@ -260,6 +358,17 @@ pub const EVENTS: &[Event] = &[
     LIMIT_REPAIRED,
     LIMIT_CIRCUIT_OPENED,
     LIMIT_CIRCUIT_CLOSED,
+    ONCE_CLAIMED,
+    ONCE_TAKEN_OVER,
+    ONCE_REPLAYED,
+    ONCE_REFUSED,
+    ONCE_FAILED,
+    ONCE_RENEW_FAILED,
+    ONCE_LOST_EVENT,
+    ONCE_COMPLETED,
+    ONCE_NOT_RECORDED,
+    ONCE_ABANDONED_EVENT,
+    ONCE_RESOLVED,
 ];
 
 /// Tells the recorder what each metric means, and shows counters at zero (see the
@@ -268,6 +377,7 @@ pub const EVENTS: &[Event] = &[
 pub fn describe() {
     super::class::begin_all();
     super::limit::begin_all();
+    super::once::begin_all();
     metrics::with_recorder(|recorder| {
         for metric in METRICS {
             let (name, help) = (KeyName::from_const_str(metric.name), SharedString::const_str(metric.help));
@@ -301,12 +411,13 @@ mod tests {
     /// What the page says in code marks and begins like a name of ours, and is no field.
     fn named_in_the_page() -> BTreeSet<&'static str> {
         let is_name = |word: &&str| {
-            ["redis_lock_", "redis_limit_", "lock_", "limit_"].iter().any(|start| word.starts_with(start))
+            let starts = ["redis_lock_", "redis_limit_", "redis_once_", "lock_", "limit_", "once_"];
+            starts.iter().any(|start| word.starts_with(start))
         };
         let code = PAGE.split('`').skip(1).step_by(2);
         code.map(|code| code.split('{').next().unwrap_or(code))
             .filter(is_name)
-            .filter(|word| !["lock_key", "limit_key"].contains(word))
+            .filter(|word| !["lock_key", "limit_key", "once_key"].contains(word))
             .collect()
     }
 
@@ -329,6 +440,7 @@ mod tests {
             let shown = format!("| `{}` | {} | {} |", event.name, event.level, event.fields.join(", "));
             assert!(PAGE.contains(&shown), "{shown}");
             assert_eq!(event.target == LIMIT_TARGET, event.name.starts_with("limit_"), "{}", event.name);
+            assert_eq!(event.target == ONCE_TARGET, event.name.starts_with("once_"), "{}", event.name);
         }
     }
 
@@ -338,8 +450,15 @@ mod tests {
         assert_eq!(names.len(), METRICS.len());
         let is_of_class = |metric: &Metric| metric.name.starts_with("redis_lock_");
         let is_of_limit = |metric: &Metric| metric.name.starts_with("redis_limit_");
-        assert!(METRICS.iter().all(|metric| is_of_class(metric) || is_of_limit(metric)));
-        let mixed = |metric: &&Metric| is_of_class(metric) == metric.labels.contains(&"limit");
+        let is_of_once = |metric: &Metric| metric.name.starts_with("redis_once_");
+        let is_named = |metric: &Metric| is_of_class(metric) || is_of_limit(metric) || is_of_once(metric);
+        assert!(METRICS.iter().all(is_named));
+        let label = |metric: &Metric| match metric {
+            metric if is_of_class(metric) => "class",
+            metric if is_of_limit(metric) => "limit",
+            _ => "once",
+        };
+        let mixed = |metric: &&Metric| metric.labels[0] != label(metric);
         assert_eq!(METRICS.iter().filter(|metric| !metric.labels.is_empty()).find(mixed), None);
         let totals = METRICS.iter().filter(|metric| metric.name.ends_with("_total"));
         assert!(totals.clone().count() > 0);

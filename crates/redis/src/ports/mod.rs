@@ -1,5 +1,6 @@
 //! The ports: for each decision its script, its keys and arguments, and how its reply is read.
 
+mod idempotency;
 mod limit;
 mod lock;
 mod permits;

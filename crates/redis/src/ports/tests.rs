@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::idempotency::{
+    Abandon, Begin, Complete, Fingerprint, HowAbandoned, InspectOnce, KeepAlive, MAX_ATTEMPTS, MAX_ENDS,
+    MAX_RETENTION, MAX_STORED_BYTES, OnCrash, Resolution, Resolve, Retention, Stored,
+};
 use lockkeeper_core::limit::{Ask, Check, Limit, Peek, Quota, Refund, Reset};
 use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, PermitLimit, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
-    Acquire, FenceRequest, ForceRelease, Holder, Inspect, KeeperName, Lease, Leave, OwnerToken, Release,
-    Renew, Swap, Waiter, Watch,
+    Acquire, FENCE_MAX, Fence, FenceRequest, ForceRelease, Holder, Inspect, KeeperName, Lease, Leave,
+    MAX_FENCE_BLOCK, MAX_TOKEN_BYTES, OwnerToken, Release, Renew, Swap, Waiter, Watch,
 };
+use lockkeeper_core::time::micros_of;
 use lockkeeper_core::{Key, Prefix};
 
 use lockkeeper_core::Timestamp;
@@ -87,6 +92,80 @@ fn headers_say_what_the_scripts_and_ports_do() {
     check(&RenewPermit { token: token.clone(), lease, not_after });
     check(&ReleasePermit { token });
     check(&InspectPermits);
+}
+
+const ONCE: [&Script; 6] = [
+    &script::BEGIN,
+    &script::KEEP_ALIVE,
+    &script::COMPLETE,
+    &script::ABANDON,
+    &script::RESOLVE,
+    &script::INSPECT_ONCE,
+];
+
+#[test]
+fn headers_of_idempotency_say_what_the_scripts_and_ports_do() {
+    let token = OwnerToken::given("t").unwrap();
+    let lease = Lease::new(Duration::from_secs(1)).unwrap();
+    let retain = Retention::new(Duration::from_secs(1)).unwrap();
+    let (fingerprint, on_crash, not_after) = (Fingerprint::new([7; 32]), OnCrash::Rerun, Timestamp::MAX);
+    check(&Begin { token: token.clone(), lease, on_crash, retain, fingerprint, seen: 0, not_after });
+    check(&KeepAlive { token: token.clone(), lease, not_after });
+    let stored = Stored::whole(&b"r"[..]).unwrap();
+    check(&Complete { token: token.clone(), stored: stored.clone(), retain });
+    for how in [HowAbandoned::Undone, HowAbandoned::Crashed] {
+        check(&Abandon { token: token.clone(), how });
+    }
+    for resolution in [Resolution::Undone, Resolution::Completed(stored)] {
+        check(&Resolve { fence: Fence::new(1), token: token.clone(), resolution, retain, not_after });
+    }
+    check(&InspectOnce);
+}
+
+/// Each repeats how a record is read, and all read it alike, within the bounds of the model.
+#[test]
+fn scripts_of_idempotency_read_a_record_alike_and_within_the_bounds_of_the_model() {
+    let reading = |script: &Script| {
+        let (from, to) = ("local state, fence, attempt", "kept_until = ends + hold + retain end");
+        let rest = script.source.split_once(from).unwrap_or_else(|| panic!("{}", script.name)).1;
+        let read = rest.split_once(to).unwrap_or_else(|| panic!("{}", script.name)).0;
+        read.lines().map(str::trim).collect::<Vec<_>>().join("\n")
+    };
+    let expected = reading(&script::INSPECT_ONCE);
+    for script in ONCE {
+        assert_eq!(reading(script), expected, "{}", script.name);
+    }
+    let bounds = [
+        ("fence <= ", FENCE_MAX - u64::from(MAX_FENCE_BLOCK)),
+        ("attempt <= ", MAX_ATTEMPTS),
+        ("ends <= ", MAX_ENDS),
+        ("hold <= ", micros_of(MAX_RETENTION)),
+        ("retain <= ", micros_of(MAX_RETENTION)),
+        ("length <= ", MAX_TOKEN_BYTES as u64),
+        ("rest <= ", MAX_STORED_BYTES as u64),
+    ];
+    for (name, bound) in bounds {
+        let expected_text = format!("{name}{bound}");
+        let ends = expected.split_once(&expected_text).unwrap_or_else(|| panic!("no {expected_text}")).1;
+        assert!(!ends.starts_with(|next: char| next.is_ascii_digit()), "{expected_text}…");
+    }
+}
+
+/// Every write carries its expiry in the same command, and no number is written as Lua would: `1e+15`.
+#[test]
+fn c46_scripts_of_idempotency_write_a_record_with_its_expiry_and_whole_decimal_numbers() {
+    for script in ONCE {
+        assert!(!script.source.contains("tostring"), "{}", script.name);
+        let timed =
+            script.source.lines().filter(|line| line.contains("call('SET'") || line.contains("call('PEX"));
+        let timed: Vec<&str> = timed.collect();
+        assert_eq!(timed.is_empty(), script.read_only, "{}", script.name);
+        for line in timed {
+            let is_timed = line.contains("'PXAT', string.format('%.0f', math.ceil(")
+                || line.contains("'PEXPIREAT', KEYS[1], string.format('%.0f', math.ceil(");
+            assert!(is_timed, "{}: {line}", script.name);
+        }
+    }
 }
 
 #[test]

@@ -39,8 +39,6 @@ pub enum PermitPlant {
 pub trait PermitArm: Arm {
     /// The store.
     fn permits(&self) -> &impl PermitStore;
-    /// Sets the server's clock back.
-    fn step_back(&self, by: Duration);
     /// Does what a foreign client might.
     fn plant_permits(&self, key: &Key, plant: &PermitPlant);
     /// How long the server keeps the key by itself: as long as the last lease, in milliseconds, rounded up. `None`:
@@ -51,10 +49,6 @@ pub trait PermitArm: Arm {
 impl PermitArm for MemoryArm {
     fn permits(&self) -> &impl PermitStore {
         &self.store as &MemoryStore
-    }
-
-    fn step_back(&self, by: Duration) {
-        self.clock.set_wall(self.clock.wall().before(by));
     }
 
     fn plant_permits(&self, key: &Key, plant: &PermitPlant) {
@@ -92,11 +86,6 @@ impl PermitArm for MemoryArm {
 impl PermitArm for SteppedRedis {
     fn permits(&self) -> &impl PermitStore {
         &self.store as &RedisStore
-    }
-
-    fn step_back(&self, by: Duration) {
-        let now = Timestamp::from_micros(self.server_clock());
-        self.set_server_clock(now.before(by).as_micros());
     }
 
     fn plant_permits(&self, key: &Key, plant: &PermitPlant) {

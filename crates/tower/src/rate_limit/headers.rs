@@ -5,9 +5,10 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use lockkeeper::{LimitState, Verdict};
 
-use super::policy::{Policy, whole_seconds};
+use super::policy::Policy;
 use super::refusal::Refusal;
 use super::rule::Rule;
+use crate::problem::whole_seconds;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");

@@ -14,8 +14,8 @@ impl Jitter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::policy::whole_seconds;
     use super::*;
+    use crate::problem::whole_seconds;
 
     /// The client comes when the told seconds are over; the window ends `left` after the answer.
     fn arrivals_in_the_first_second(left: Duration, jitter: Jitter) -> usize {

@@ -100,23 +100,21 @@ mod headers;
 mod jitter;
 mod layer;
 mod outcome;
-mod peer;
 mod policy;
 mod problem;
 mod refusal;
 mod route;
 mod rule;
 mod service;
-mod who;
 
 pub use future::ResponseFuture;
 pub use headers::RateLimitHeaders;
 pub use layer::{MAX_JITTER, RateLimitLayer};
 pub use outcome::{RateLimited, Said};
-pub use peer::PeerAddress;
 pub use policy::MAX_POLICY_NAME;
 pub use refusal::{ProblemDetails, Refusal, RefusalKind, Respond};
 pub use route::RoutePattern;
 pub use rule::Rule;
 pub use service::RateLimit;
-pub use who::Who;
+
+pub use crate::caller::{PeerAddress, Who};

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use lockkeeper::{Error, Limit, LimitState, Limiter};
 
+use crate::problem::whole_seconds;
+
 /// The longest name of a policy, in characters.
 pub const MAX_POLICY_NAME: usize = 64;
 
@@ -95,11 +97,6 @@ fn separate(field: &mut String) {
     }
 }
 
-/// Rounded up.
-pub(super) fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
-}
-
 /// As RFC 9651 writes a string of printable ASCII.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', r"\\").replace('"', r#"\""#))
@@ -112,12 +109,6 @@ pub(super) fn refuse(detail: impl Into<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn seconds_are_rounded_up() {
-        let whole = |us| whole_seconds(Duration::from_micros(us));
-        assert_eq!([0, 1, 200_000, 1_000_000, 1_000_001].map(whole), [0, 1, 1, 1, 2]);
-    }
 
     #[test]
     fn names_that_need_it_are_escaped_and_others_refused() {

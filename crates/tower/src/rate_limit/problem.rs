@@ -4,8 +4,6 @@ use serde::Serialize;
 
 use super::refusal::{Refusal, RefusalKind};
 
-pub(super) const MEDIA_TYPE: &str = "application/problem+json";
-
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use lockkeeper::{Limit, Verdict};
 
-use super::policy::{Policy, whole_seconds};
+use super::policy::Policy;
 use super::problem;
 use super::rule::Rule;
+use crate::problem::{self as details, whole_seconds};
 
 /// When to come back where the store could not say so.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
@@ -137,10 +137,7 @@ pub struct ProblemDetails;
 
 impl<R: From<String>> Respond<R> for ProblemDetails {
     fn respond(&self, refusal: &Refusal) -> Response<R> {
-        let mut response = Response::new(R::from(refusal.problem()));
-        *response.status_mut() = refusal.status();
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
-        response
+        details::response(refusal.status(), R::from(refusal.problem()))
     }
 }
 

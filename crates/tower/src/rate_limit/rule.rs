@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::request::Parts;
 use lockkeeper::{Error, Joint, Limiter, Subject, Verdict};
 
 use super::policy::{Policy, refuse};
 use super::route::Route;
-use super::who::{Unknown, Who};
+use crate::caller::{Unknown, Who};
+use crate::seldom::Seldom;
 
 /// A limiter and whom it counts; or several limiters as one.
 ///
@@ -59,8 +59,8 @@ pub(super) type Skip = dyn Fn(&Parts) -> bool + Send + Sync;
 /// How often something went wrong, so that the log is not flooded.
 #[derive(Debug, Default)]
 struct Notices {
-    unknown: AtomicU64,
-    failed: AtomicU64,
+    unknown: Seldom,
+    failed: Seldom,
 }
 
 /// What a rule is to be asked for one request.
@@ -162,11 +162,12 @@ impl Rule {
     /// None where there is an error: a check then fails too.
     fn subjects(&self, parts: &Parts, route: &Route) -> Vec<Subject> {
         let subject = |who: &Who| {
-            let (subject, unknown) = who.of(parts, route)?;
-            if let Some(unknown) = unknown {
+            let found = who.find(parts);
+            let subject = found.or_else(|unknown| {
                 self.note_unknown(&unknown);
-            }
-            Ok(subject)
+                Subject::of("unknown", "subject")
+            })?;
+            if who.is_over_all_routes() { Ok(subject) } else { subject.and("route", route.as_str()) }
         };
         let subjects: Result<_, Error> = self.who.iter().map(subject).collect();
         subjects.unwrap_or_else(|error| {
@@ -194,7 +195,7 @@ impl Rule {
     }
 
     fn note_unknown(&self, reason: &Unknown) {
-        if let Some(requests) = worth_saying(&self.notices.unknown) {
+        if let Some(requests) = self.notices.unknown.worth_saying() {
             tracing::warn!(
                 limiter = self.name(),
                 %reason,
@@ -205,19 +206,13 @@ impl Rule {
     }
 
     pub(super) fn note_failure(&self, error: &Error) {
-        if let Some(requests) = worth_saying(&self.notices.failed) {
+        if let Some(requests) = self.notices.failed.worth_saying() {
             // Not the whole error: its key says who was counted.
             let (kind, detail) = (error.kind(), error.detail());
             let passes = self.is_shadow;
             tracing::warn!(limiter = self.name(), ?kind, detail, requests, passes, "rate_limit_not_decided");
         }
     }
-}
-
-/// The first time, the second, the fourth, and so on.
-fn worth_saying(count: &AtomicU64) -> Option<u64> {
-    let times = count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-    times.is_power_of_two().then_some(times)
 }
 
 impl fmt::Debug for Rule {

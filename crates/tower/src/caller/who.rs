@@ -1,4 +1,4 @@
-//! Whom a rule counts: from a request to a subject.
+//! From a request to a subject.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,17 +10,18 @@ use http::request::Parts;
 use lockkeeper::{Error, IntoSubject, Subject};
 
 use super::peer::peer_of;
-use super::route::Route;
 use crate::client_address::{ClientAddress, SingleAddressWatch};
 
 const SCHEME: &str = "bearer";
 
-/// How a request's subject is found. Counted per route, unless it is said that all routes count
-/// [together](Self::over_all_routes). Cheap to clone.
+/// How a request's subject is found. Cheap to clone.
 ///
-/// A request whose subject cannot be told is never let past, and never answered with an error: all such requests of a
-/// rule (and route) have one count together, as `@unknown:subject`, and a warning in the log says why, at the first of
-/// them, the second, the fourth and so on.
+/// As whom a limit counts: per route, unless it is said that all routes count [together](Self::over_all_routes). A request
+/// whose subject cannot be told is never let past, and never answered with an error: all such requests of a rule (and
+/// route) have one count together, as `@unknown:subject`, and a warning in the log says why, at the first of them, the
+/// second, the fourth and so on.
+///
+/// As whose an idempotency key is: a request whose subject cannot be told is refused.
 #[derive(Clone)]
 pub struct Who {
     find: Arc<Find>,
@@ -30,7 +31,7 @@ pub struct Who {
 type Find = dyn Fn(&Parts) -> Result<Subject, Unknown> + Send + Sync;
 
 /// Why a subject cannot be told.
-pub(super) struct Unknown(Cow<'static, str>);
+pub(crate) struct Unknown(Cow<'static, str>);
 
 impl Who {
     /// Your own way. `None`: it cannot be told.
@@ -117,7 +118,7 @@ impl Who {
         })
     }
 
-    /// Everybody together: one count for each route.
+    /// Everybody together: one count for each route; idempotency keys that all callers share.
     pub fn everyone() -> Self {
         Self::found(|_| Ok(Subject::of("everyone", "1")?))
     }
@@ -145,20 +146,20 @@ impl Who {
         Self { is_over_all_routes, ..Self::found(both) }
     }
 
-    /// Counts over all routes together instead of each route on its own.
+    /// Counts over all routes together instead of each route on its own. Idempotency keys belong to a route all the same.
     #[must_use]
     pub fn over_all_routes(self) -> Self {
         Self { is_over_all_routes: true, ..self }
     }
 
-    /// The subject to count; and why it could not be told, if so.
-    pub(super) fn of(&self, parts: &Parts, route: &Route) -> Result<(Subject, Option<Unknown>), Error> {
-        let (subject, unknown) = match (self.find)(parts) {
-            Ok(subject) => (subject, None),
-            Err(unknown) => (Subject::of("unknown", "subject")?, Some(unknown)),
-        };
-        let subject = if self.is_over_all_routes { subject } else { subject.and("route", route.as_str())? };
-        Ok((subject, unknown))
+    /// The subject, or why it cannot be told.
+    pub(crate) fn find(&self, parts: &Parts) -> Result<Subject, Unknown> {
+        (self.find)(parts)
+    }
+
+    #[cfg(feature = "rate-limit")]
+    pub(crate) fn is_over_all_routes(&self) -> bool {
+        self.is_over_all_routes
     }
 }
 

@@ -1,0 +1,102 @@
+//! What was set.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_body::Body;
+use lockkeeper::{Error, ErrorKind, Once};
+
+use super::body::IdempotencyBody;
+use super::fingerprint::Compared;
+use super::outcome::IsDone;
+use super::refusal::Refusal;
+use super::replayed::Replayed;
+use crate::caller::Who;
+use crate::problem;
+use crate::seldom::Seldom;
+
+pub(super) type Respond = dyn Fn(&Refusal) -> Response<Bytes> + Send + Sync;
+pub(super) type IsAsked = dyn Fn(&Parts) -> bool + Send + Sync;
+
+pub(super) struct Settings {
+    pub(super) once: Once,
+    pub(super) caller: Who,
+    pub(super) unknown_caller: StatusCode,
+    pub(super) methods: Vec<Method>,
+    pub(super) is_required: Arc<IsAsked>,
+    pub(super) max_request: usize,
+    pub(super) max_answer: usize,
+    pub(super) compared: Compared,
+    pub(super) replayed: Replayed,
+    pub(super) is_done: Arc<IsDone>,
+    pub(super) is_fail_open: bool,
+    pub(super) respond: Arc<Respond>,
+    pub(super) notices: Notices,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    pub(super) unprotected: Seldom,
+    away: Seldom,
+    unrecorded: Seldom,
+    unknown_caller: Seldom,
+}
+
+impl Settings {
+    pub(super) fn refused<R: Body>(&self, refusal: &Refusal) -> Response<IdempotencyBody<R>> {
+        let mut response = (self.respond)(refusal).map(|body| IdempotencyBody::whole(body, None));
+        if let Some(seconds) = refusal.retry_after() {
+            response.headers_mut().entry(header::RETRY_AFTER).or_insert(HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    /// The store did not say whether the request was run before. True: it is run without protection.
+    pub(super) fn runs_without(&self, error: &Error) -> bool {
+        let (once, kind, detail) = (self.once.name(), error.kind(), error.detail());
+        // A record that cannot be read may say that it was run. A mistake of ours does not go away by itself.
+        let is_known = matches!(kind, ErrorKind::WrongType | ErrorKind::BadArgument | ErrorKind::Unsupported);
+        if self.is_fail_open && !is_known {
+            if let Some(requests) = self.notices.unprotected.worth_saying() {
+                tracing::warn!(once, ?kind, detail, requests, "idempotency_unprotected");
+            }
+            return true;
+        }
+        if let Some(requests) = self.notices.away.worth_saying() {
+            tracing::warn!(once, ?kind, detail, requests, "idempotency_not_decided");
+        }
+        false
+    }
+
+    pub(super) fn note_unrecorded(&self, error: &Error) {
+        if let Some(requests) = self.notices.unrecorded.worth_saying() {
+            let (once, kind, detail) = (self.once.name(), error.kind(), error.detail());
+            tracing::warn!(once, ?kind, detail, requests, "idempotency_unrecorded");
+        }
+    }
+
+    pub(super) fn note_unknown_caller(&self, reason: &impl fmt::Display) {
+        if let Some(requests) = self.notices.unknown_caller.worth_saying() {
+            tracing::warn!(once = self.once.name(), %reason, requests, "idempotency_caller_unknown");
+        }
+    }
+}
+
+pub(super) fn problem_details(refusal: &Refusal) -> Response<Bytes> {
+    problem::response(refusal.status(), Bytes::from(refusal.problem()))
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdempotencyLayer")
+            .field("once", &self.once.name())
+            .field("methods", &self.methods)
+            .field("max_request", &self.max_request)
+            .field("max_answer", &self.max_answer)
+            .field("is_fail_open", &self.is_fail_open)
+            .finish_non_exhaustive()
+    }
+}
