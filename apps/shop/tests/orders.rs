@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use lockkeeper_faults::{PostgresServer, RedisServer, ServerKind, available, postgres_available};
 use lockkeeper_shop::orders::{Order, OrderNo, Status};
 use lockkeeper_shop::payment::{Taken, Trouble};
-use lockkeeper_shop::serve::Running;
+use lockkeeper_shop::serve::{Running, ServeArgs, start};
 use lockkeeper_testkit::wait::until;
 use shopping::{Customer, Place, SOON, WIDE, order};
 use tokio::io::AsyncWriteExt;
@@ -227,5 +228,128 @@ async fn a_client_that_goes_away_while_it_is_charged_is_charged_once() {
     let again = customer.order("ann", "o-1").await;
     assert!([200, 201].contains(&again.status), "{again:?}");
     assert_eq!(taken(&shop).await, ONE);
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn c28_an_order_with_a_key_is_answered_again_as_it_was() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let first = Customer::of(&one).order_with_key("ann", "k-1", &order("o-1")).await;
+    assert_eq!((first.status, first.headers.contains_key("idempotent-replayed")), (201, false), "{first:?}");
+    let again = Customer::of(&other).order_with_key("ann", "\"k-1\"", &order("o-1")).await;
+    assert_eq!((again.status, &again.text), (201, &first.text));
+    for same in ["location", "content-type"] {
+        assert_eq!(again.headers[same], first.headers[same]);
+    }
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    let remaining = |answer: &shopping::Answer| answer.headers["ratelimit"].to_str().unwrap().to_owned();
+    assert_eq!(again.headers.get_all("ratelimit").iter().count(), 1);
+    assert!(remaining(&again).contains("r="), "{again:?}");
+    assert_eq!((taken(&one).await, one.provider().asked() + other.provider().asked()), (ONE, 1));
+    let differs = Customer::of(&other).order_with_key("ann", "k-1", &order("o-2")).await;
+    assert_eq!(differs.refusal(), (422, "key-differs".into()));
+    assert_eq!(other.shop().tally().refused(lockkeeper_shop::web::Reason::KeyDiffers), 1);
+    let bad = Customer::of(&one).order_with_key("ann", "", &order("o-1")).await;
+    assert_eq!(bad.refusal(), (400, "bad-key".into()));
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn c22_the_same_key_of_another_account_is_another_key() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    assert_eq!(customer.order_with_key("ann", "1", &order("o-1")).await.status, 201);
+    let same = customer.order_with_key("bob", "1", &order("o-1")).await;
+    assert_eq!(same.refusal(), (409, "order-taken".into()), "his own request, not her answer");
+    assert!(!same.headers.contains_key("idempotent-replayed") && !same.text.contains("ch_"), "{same:?}");
+    assert_eq!(
+        customer.order_with_key("bob", "1", &order("o-2")).await.status,
+        201,
+        "no effect, so the key is open"
+    );
+    assert_eq!(taken(&shop).await, Taken { charges: 2, cents: 2500 });
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn c62_an_order_whose_answer_is_lost_and_its_repetition_are_one_order() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let gate = Arc::new(Semaphore::new(0));
+    shop.provider().next(Trouble::Holds(gate.clone()));
+    let mut stream = tokio::net::TcpStream::connect(shop.address()).await.unwrap();
+    let body = order("o-1");
+    let head = "POST /orders HTTP/1.1\r\nhost: a\r\nx-account: ann\r\nidempotency-key: k-1\r\ncontent-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    until("the charge is under way", SOON, || async { shop.provider().asked() == 1 }).await;
+    let customer = Customer::of(&shop);
+    let running = customer.order_with_key("ann", "k-1", &body).await;
+    assert_eq!(running.refusal(), (409, "key-running".into()));
+    assert!(running.retry_after() >= 1);
+    drop(stream);
+    gate.add_permits(1);
+    let mut last = None;
+    until("the answer is there", SOON, || {
+        let (customer, body) = (customer.clone(), body.clone());
+        let answer = async move { customer.order_with_key("ann", "k-1", &body).await };
+        async {
+            last = Some(answer.await);
+            last.as_ref().unwrap().status != 409
+        }
+    })
+    .await;
+    let last = last.unwrap();
+    assert_eq!(
+        (last.status, &last.headers["idempotent-replayed"]),
+        (201, &"true".parse().unwrap()),
+        "{last:?}"
+    );
+    assert_eq!((taken(&shop).await, shop.provider().asked()), (ONE, 1));
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_stays_open_where_asking_again_helps_and_shuts_where_it_does_not() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    (0..3).for_each(|_| shop.provider().next(Trouble::Down));
+    let away = customer.order_with_key("ann", "k-1", &order("o-1")).await;
+    assert_eq!(away.refusal(), (503, "payment-unknown".into()));
+    assert_eq!(customer.order_with_key("ann", "k-1", &order("o-1")).await.status, 201);
+
+    shop.provider().next(Trouble::Declines);
+    let declined = customer.order_with_key("ann", "k-2", &order("o-2")).await;
+    assert_eq!(declined.refusal(), (402, "declined".into()));
+    let again = customer.order_with_key("ann", "k-2", &order("o-2")).await;
+    assert_eq!(
+        (again.refusal(), &again.headers["idempotent-replayed"]),
+        (declined.refusal(), &"true".parse().unwrap())
+    );
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn orders_are_the_same_on_postgres() {
+    if !available(ServerKind::Redis) || !postgres_available() {
+        return;
+    }
+    let (redis, postgres) = (RedisServer::builder().start().unwrap(), PostgresServer::start().unwrap());
+    let words = format!("--listen 127.0.0.1:0 --url {} --database {} {WIDE}", redis.url(), postgres.url());
+    let shop = start(ServeArgs::typed(words.split_whitespace()).unwrap()).await.unwrap();
+    let (customer, orders) = (Customer::of(&shop), shop.shop().orders());
+    shop.provider().next(Trouble::LosesReply);
+    let answers = join_all((0..10).map(|_| customer.order("ann", "o-1"))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1, "{answers:?}");
+    assert_eq!((taken(&shop).await, row(&shop, "ann", "o-1").await.status), (ONE, Status::Paid));
+    (0..3).for_each(|_| shop.provider().next(Trouble::LosesReply));
+    assert_eq!(customer.order("ann", "o-2").await.status, 503);
+    assert_eq!(orders.expire_due(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(customer.order("ann", "o-2").await.refusal(), (409, "order-refused".into()));
+    assert_eq!((taken(&shop).await, orders.expire_due(Duration::ZERO).await.unwrap()), (ONE, 0));
     shop.stop().await;
 }

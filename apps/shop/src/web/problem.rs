@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use axum::response::IntoResponse;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::account::CHALLENGE;
@@ -110,15 +109,15 @@ impl From<SaleError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// The answer, with the reason in its extensions, for whoever counts.
+    pub(super) fn response(self) -> Response<String> {
         let seconds = self.seconds();
         let detail: String = self.detail.chars().take(MAX_DETAIL).collect();
-        let is_quota = self.status == StatusCode::TOO_MANY_REQUESTS;
         let body = Body {
-            r#type: match is_quota {
-                true => QUOTA_EXCEEDED.to_owned(),
-                false => format!("urn:problem-type:shop:{}", self.reason.as_str()),
+            r#type: match self.status {
+                StatusCode::TOO_MANY_REQUESTS => QUOTA_EXCEEDED.to_owned(),
+                _ => format!("urn:problem-type:shop:{}", self.reason.as_str()),
             },
             title: self.reason.title(),
             status: self.status.as_u16(),
@@ -126,7 +125,9 @@ impl IntoResponse for Problem {
             reason: self.reason.as_str(),
             retry_after: seconds,
         };
-        let mut response = (self.status, Json(body)).into_response();
+        // Text and numbers alone: there is nothing in it that could fail.
+        let mut response = Response::new(serde_json::to_string(&body).unwrap_or_default());
+        *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, MEDIA_TYPE);
         if let Some(seconds) = seconds {
@@ -135,8 +136,13 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, CHALLENGE);
         }
-        // For whoever counts.
         response.extensions_mut().insert(self.reason);
         response
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        self.response().map(axum::body::Body::from)
     }
 }
