@@ -33,10 +33,8 @@ fn account(parts: &request::Parts) -> Option<Subject> {
 }
 
 /// How fast one account may order.
-pub(super) fn limit(
-    limiter: &Limiter,
-) -> Result<RateLimitLayer<impl Respond<axum::body::Body> + Clone>, Error> {
-    let rule = Rule::new(limiter.clone(), Who::by(account));
+pub(super) fn limit(limiter: Limiter) -> Result<RateLimitLayer<impl Respond<axum::body::Body> + Clone>, Error> {
+    let rule = Rule::new(limiter, Who::by(account));
     Ok(RateLimitLayer::new([rule])?.respond_with(too_fast))
 }
 

@@ -40,5 +40,5 @@ pub fn router(shop: Shop) -> Result<Router, Error> {
 /// From the outside in: who asks, how fast, whether it was asked before, and then the order.
 fn place_order(shop: &Shop) -> Result<MethodRouter<Shop>, Error> {
     let place = post(orders::place).route_layer(protect::once(shop.keeper())?);
-    Ok(place.route_layer(protect::limit(shop.order_limit())?).route_layer(from_fn(protect::known)))
+    Ok(place.route_layer(protect::limit(shop.order_limit().clone())?).route_layer(from_fn(protect::known)))
 }
