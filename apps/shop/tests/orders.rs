@@ -146,6 +146,20 @@ async fn who_lost_the_lock_changes_no_row() {
 }
 
 #[tokio::test]
+async fn who_lost_the_lock_changes_no_row_though_the_later_holder_has_not_ended_the_order() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let customer = Customer::of(&other);
+    (0..3).for_each(|_| other.provider().next(Trouble::Down));
+    let (late, first) = with_a_lost_lock(&place, &one, customer.order("ann", "o-1")).await;
+    assert_eq!((first.status, late.refusal()), (503, (409, "stale-fence".into())));
+    assert_eq!(row(&other, "ann", "o-1").await.status, Status::Placed);
+    assert_eq!((customer.order("ann", "o-1").await.status, taken(&other).await), (201, ONE));
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
 async fn c61_a_charge_that_comes_after_the_expiry_is_declined() {
     let Some(place) = Place::new() else { return };
     let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);

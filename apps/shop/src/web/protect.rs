@@ -33,7 +33,9 @@ fn account(parts: &request::Parts) -> Option<Subject> {
 }
 
 /// How fast one account may order.
-pub(super) fn limit(limiter: Limiter) -> Result<RateLimitLayer<impl Respond<axum::body::Body> + Clone>, Error> {
+pub(super) fn limit(
+    limiter: Limiter,
+) -> Result<RateLimitLayer<impl Respond<axum::body::Body> + Clone>, Error> {
     let rule = Rule::new(limiter, Who::by(account));
     Ok(RateLimitLayer::new([rule])?.respond_with(too_fast))
 }
