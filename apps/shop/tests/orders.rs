@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use lockkeeper_faults::{PostgresServer, RedisServer, ServerKind, available, postgres_available};
 use lockkeeper_shop::orders::{Order, OrderNo, Status};
 use lockkeeper_shop::payment::{Taken, Trouble};
-use lockkeeper_shop::serve::Running;
+use lockkeeper_shop::serve::{Running, ServeArgs, start};
 use lockkeeper_testkit::wait::until;
 use shopping::{Customer, Place, SOON, WIDE, order};
 use tokio::io::AsyncWriteExt;
@@ -47,7 +48,10 @@ async fn an_order_is_made_once_and_shown_to_its_buyer_alone() {
     assert_eq!(customer.get("/orders/o-1", Some("bob")).await.refusal(), (404, "unknown-order".into()));
     let taken_by_other = customer.order("bob", "o-1").await;
     assert_eq!(taken_by_other.refusal(), (409, "order-taken".into()));
-    assert!(!taken_by_other.text.contains("ann") && !taken_by_other.text.contains("ch_"), "{taken_by_other:?}");
+    assert!(
+        !taken_by_other.text.contains("ann") && !taken_by_other.text.contains("ch_"),
+        "{taken_by_other:?}"
+    );
     let other_contents = order("o-1").replace("1250", "1251");
     assert_eq!(
         customer.post("/orders", Some("ann"), &other_contents).await.refusal(),
@@ -108,7 +112,11 @@ async fn a_declined_order_stays_refused_and_costs_nothing() {
 }
 
 /// While `order_no` is being charged by `one`, its lock is lost, and `meanwhile` runs. Then the charge goes on.
-async fn with_a_lost_lock<T>(place: &Place, one: &Running, meanwhile: impl Future<Output = T>) -> (shopping::Answer, T) {
+async fn with_a_lost_lock<T>(
+    place: &Place,
+    one: &Running,
+    meanwhile: impl Future<Output = T>,
+) -> (shopping::Answer, T) {
     let gate = Arc::new(Semaphore::new(0));
     one.provider().next(Trouble::Holds(gate.clone()));
     let customer = Customer::of(one);
@@ -138,11 +146,26 @@ async fn who_lost_the_lock_changes_no_row() {
 }
 
 #[tokio::test]
+async fn who_lost_the_lock_changes_no_row_though_the_later_holder_has_not_ended_the_order() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let customer = Customer::of(&other);
+    (0..3).for_each(|_| other.provider().next(Trouble::Down));
+    let (late, first) = with_a_lost_lock(&place, &one, customer.order("ann", "o-1")).await;
+    assert_eq!((first.status, late.refusal()), (503, (409, "stale-fence".into())));
+    assert_eq!(row(&other, "ann", "o-1").await.status, Status::Placed);
+    assert_eq!((customer.order("ann", "o-1").await.status, taken(&other).await), (201, ONE));
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
 async fn c61_a_charge_that_comes_after_the_expiry_is_declined() {
     let Some(place) = Place::new() else { return };
     let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
     let (late, expired) =
-        with_a_lost_lock(&place, &one, async { other.shop().orders().expire(&no("o-1")).await.unwrap() }).await;
+        with_a_lost_lock(&place, &one, async { other.shop().orders().expire(&no("o-1")).await.unwrap() })
+            .await;
     assert!(expired);
     assert_eq!(late.refusal(), (402, "declined".into()));
     assert_eq!((taken(&one).await, row(&one, "ann", "o-1").await.status), (NOTHING, Status::Refused));
@@ -159,7 +182,8 @@ async fn c61_payment_and_expiry_at_the_same_moment_have_one_winner() {
     for n in 0..40 {
         let order_no = format!("o-{n}");
         // Placed, and its payment unknown.
-        (0..3).for_each(|_| one.provider().next(if n % 2 == 0 { Trouble::LosesReply } else { Trouble::Down }));
+        (0..3)
+            .for_each(|_| one.provider().next(if n % 2 == 0 { Trouble::LosesReply } else { Trouble::Down }));
         assert_eq!(customer.order("ann", &order_no).await.status, 503);
         let (no, delay) = (no(&order_no), Duration::from_micros(150 * (n / 2)));
         let expire = async {
@@ -169,7 +193,11 @@ async fn c61_payment_and_expiry_at_the_same_moment_have_one_winner() {
         let (paid, expired) = join(customer.order("ann", &order_no), expire).await;
         let status = row(&one, "ann", &order_no).await.status;
         let has_money = one.provider().ledger().has_taken(&no).await.unwrap();
-        assert_eq!((paid.status == 201, status == Status::Paid), (!expired, !expired), "{order_no}: {paid:?}");
+        assert_eq!(
+            (paid.status == 201, status == Status::Paid),
+            (!expired, !expired),
+            "{order_no}: {paid:?}"
+        );
         assert_eq!(has_money, !expired, "{order_no}: money and order agree");
         wins[usize::from(expired)] += 1;
     }
@@ -214,5 +242,120 @@ async fn a_client_that_goes_away_while_it_is_charged_is_charged_once() {
     let again = customer.order("ann", "o-1").await;
     assert!([200, 201].contains(&again.status), "{again:?}");
     assert_eq!(taken(&shop).await, ONE);
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn c28_an_order_with_a_key_is_answered_again_as_it_was() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let first = Customer::of(&one).order_with_key("ann", "k-1", &order("o-1")).await;
+    assert_eq!((first.status, first.headers.contains_key("idempotent-replayed")), (201, false), "{first:?}");
+    let again = Customer::of(&other).order_with_key("ann", "\"k-1\"", &order("o-1")).await;
+    assert_eq!((again.status, &again.text), (201, &first.text));
+    for same in ["location", "content-type"] {
+        assert_eq!(again.headers[same], first.headers[same]);
+    }
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    let remaining = |answer: &shopping::Answer| answer.headers["ratelimit"].to_str().unwrap().to_owned();
+    assert_eq!(again.headers.get_all("ratelimit").iter().count(), 1);
+    assert!(remaining(&again).contains("r="), "{again:?}");
+    assert_eq!((taken(&one).await, one.provider().asked() + other.provider().asked()), (ONE, 1));
+    let differs = Customer::of(&other).order_with_key("ann", "k-1", &order("o-2")).await;
+    assert_eq!(differs.refusal(), (422, "key-differs".into()));
+    assert_eq!(other.shop().tally().refused(lockkeeper_shop::web::Reason::KeyDiffers), 1);
+    let bad = Customer::of(&one).order_with_key("ann", "", &order("o-1")).await;
+    assert_eq!(bad.refusal(), (400, "bad-key".into()));
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn c22_the_same_key_of_another_account_is_another_key() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    assert_eq!(customer.order_with_key("ann", "1", &order("o-1")).await.status, 201);
+    let same = customer.order_with_key("bob", "1", &order("o-1")).await;
+    assert_eq!(same.refusal(), (409, "order-taken".into()), "his own request, not her answer");
+    assert!(!same.headers.contains_key("idempotent-replayed") && !same.text.contains("ch_"), "{same:?}");
+    assert_eq!(
+        customer.order_with_key("bob", "1", &order("o-2")).await.status,
+        201,
+        "no effect, so the key is open"
+    );
+    assert_eq!(taken(&shop).await, Taken { charges: 2, cents: 2500 });
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn c62_an_order_whose_answer_is_lost_and_its_repetition_are_one_order() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let gate = Arc::new(Semaphore::new(0));
+    shop.provider().next(Trouble::Holds(gate.clone()));
+    let mut stream = tokio::net::TcpStream::connect(shop.address()).await.unwrap();
+    let body = order("o-1");
+    let head = "POST /orders HTTP/1.1\r\nhost: a\r\nx-account: ann\r\nidempotency-key: k-1\r\ncontent-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    until("the charge is under way", SOON, || async { shop.provider().asked() == 1 }).await;
+    let customer = Customer::of(&shop);
+    let running = customer.order_with_key("ann", "k-1", &body).await;
+    assert_eq!(running.refusal(), (409, "key-running".into()));
+    assert!(running.retry_after() >= 1);
+    drop(stream);
+    gate.add_permits(1);
+    let again = || customer.order_with_key("ann", "k-1", &body);
+    until("the answer is there", SOON, || async { again().await.status != 409 }).await;
+    let last = again().await;
+    assert_eq!(
+        (last.status, &last.headers["idempotent-replayed"]),
+        (201, &"true".parse().unwrap()),
+        "{last:?}"
+    );
+    assert_eq!((taken(&shop).await, shop.provider().asked()), (ONE, 1));
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_stays_open_where_asking_again_helps_and_shuts_where_it_does_not() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    (0..3).for_each(|_| shop.provider().next(Trouble::Down));
+    let away = customer.order_with_key("ann", "k-1", &order("o-1")).await;
+    assert_eq!(away.refusal(), (503, "payment-unknown".into()));
+    assert_eq!(customer.order_with_key("ann", "k-1", &order("o-1")).await.status, 201);
+
+    shop.provider().next(Trouble::Declines);
+    let declined = customer.order_with_key("ann", "k-2", &order("o-2")).await;
+    assert_eq!(declined.refusal(), (402, "declined".into()));
+    let again = customer.order_with_key("ann", "k-2", &order("o-2")).await;
+    assert_eq!(
+        (again.refusal(), &again.headers["idempotent-replayed"]),
+        (declined.refusal(), &"true".parse().unwrap())
+    );
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn orders_are_the_same_on_postgres() {
+    if !available(ServerKind::Redis) || !postgres_available() {
+        return;
+    }
+    let (redis, postgres) = (RedisServer::builder().start().unwrap(), PostgresServer::start().unwrap());
+    let words = format!("--listen 127.0.0.1:0 --url {} --database {} {WIDE}", redis.url(), postgres.url());
+    let shop = start(ServeArgs::typed(words.split_whitespace()).unwrap()).await.unwrap();
+    let (customer, orders) = (Customer::of(&shop), shop.shop().orders());
+    shop.provider().next(Trouble::LosesReply);
+    let answers = join_all((0..10).map(|_| customer.order("ann", "o-1"))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1, "{answers:?}");
+    assert_eq!((taken(&shop).await, row(&shop, "ann", "o-1").await.status), (ONE, Status::Paid));
+    (0..3).for_each(|_| shop.provider().next(Trouble::LosesReply));
+    assert_eq!(customer.order("ann", "o-2").await.status, 503);
+    assert_eq!(orders.expire_due(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(customer.order("ann", "o-2").await.refusal(), (409, "order-refused".into()));
+    assert_eq!((taken(&shop).await, orders.expire_due(Duration::ZERO).await.unwrap()), (ONE, 0));
     shop.stop().await;
 }

@@ -41,13 +41,20 @@ fn a_purchase_a_double_click_and_sold_out() {
     browser.until("bob has one", ORDERED);
     assert_ne!(browser.text("#said code"), ticket);
     browser.until("one was sold", "document.querySelector('#sold').textContent === '2'");
-    assert_eq!((shop.shop().tally().accepted(), shop.shop().tally().repeated()), (2, 1), "one for both clicks");
+    assert_eq!(
+        (shop.shop().tally().accepted(), shop.shop().tally().repeated()),
+        (2, 1),
+        "one for both clicks"
+    );
 
     browser.type_into("#account", "cem");
     browser.click("#click", 1);
     browser.until("cem is refused", REFUSED);
     assert_eq!(browser.text("#said"), "Sold out.");
-    browser.until("the refusal is counted", "/Sold out\\s*1/.test(document.querySelector('#answers').innerText)");
+    browser.until(
+        "the refusal is counted",
+        "/Sold out\\s*1/.test(document.querySelector('#answers').innerText)",
+    );
     assert_eq!(browser.eval("document.querySelector('#gauge').value"), 0);
     runtime.block_on(shop.stop());
 }
@@ -56,7 +63,7 @@ fn a_purchase_a_double_click_and_sold_out() {
 fn without_its_script_it_works_by_reloading() {
     let Some(mut browser) = Browser::start() else { return };
     let (runtime, shop) = shop(&format!("{WIDE} --stock 1"));
-    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.call("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     browser.open(&format!("http://{}/", shop.address()));
     browser.type_into("#account", "ann");
     browser.click("#click", 1);
@@ -90,8 +97,16 @@ async fn what_strangers_send_is_escaped_or_not_shown() {
     };
     for bad in ["", "account=", "account=a%20b", "account=%FF", "x=y", &"x".repeat(10_000)] {
         let answer = form(bad).await;
-        assert_eq!((answer.status, &answer.headers["location"]), (303, &"/?said=bad-account".parse().unwrap()), "{bad}");
+        assert_eq!(
+            (answer.status, &answer.headers["location"]),
+            (303, &"/?said=bad-account".parse().unwrap()),
+            "{bad}"
+        );
     }
-    assert_eq!(form("account=%26%3F%3D%0D").await.headers["location"], "/?account=%26%3F%3D", "nothing of it splits");
+    assert_eq!(
+        form("account=%26%3F%3D%0D").await.headers["location"],
+        "/?account=%26%3F%3D",
+        "nothing of it splits"
+    );
     shop.stop().await;
 }

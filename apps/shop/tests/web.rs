@@ -16,7 +16,10 @@ async fn a_sale_from_the_first_click_to_sold_out() {
     let shop = place.shop(&format!("{WIDE} --stock 2")).await;
     let customer = Customer::of(&shop);
     let bought = customer.click("lantern", "ann").await;
-    assert_eq!((bought.status, &bought.headers["location"]), (202, &"/seckill/lantern/outcome".parse().unwrap()));
+    assert_eq!(
+        (bought.status, &bought.headers["location"]),
+        (202, &"/seckill/lantern/outcome".parse().unwrap())
+    );
     let ticket = bought.json()["ticket"].clone();
     assert_eq!(bought.json()["outcome"], "/seckill/lantern/outcome");
 
@@ -35,7 +38,10 @@ async fn a_sale_from_the_first_click_to_sold_out() {
     let stock = customer.stock("lantern").await;
     assert_eq!((&stock["initial"], &stock["remaining"], &stock["sold"]), (&2.into(), &0.into(), &2.into()));
     let live = customer.get("/live", None).await.json();
-    assert_eq!((&live["accepted"], &live["repeated"], &live["refusals"]["sold-out"]["count"]), (&2.into(), &2.into(), &1.into()));
+    assert_eq!(
+        (&live["accepted"], &live["repeated"], &live["refusals"]["sold-out"]["count"]),
+        (&2.into(), &2.into(), &1.into())
+    );
     shop.stop().await;
 }
 
@@ -79,7 +85,10 @@ async fn the_two_limits_refuse_apart_and_who_clicks_too_often_takes_nothing_from
     let Some(place) = Place::new() else { return };
     let shop = place.shop("--sale-limit 3/h --buyer-limit 2/h --stock 10").await;
     let customer = Customer::of(&shop);
-    assert_eq!([customer.click("lantern", "ann").await.status, customer.click("lantern", "ann").await.status], [202, 200]);
+    assert_eq!(
+        [customer.click("lantern", "ann").await.status, customer.click("lantern", "ann").await.status],
+        [202, 200]
+    );
     for _ in 0..5 {
         let often = customer.click("lantern", "ann").await;
         assert_eq!(often.refusal(), (429, "buyer-busy".into()));
@@ -146,12 +155,19 @@ async fn accounts_are_asked_for_and_checked() {
     let nobody = customer.post("/orders", None, &order("o-1")).await;
     assert_eq!(nobody.refusal(), (401, "no-account".into()));
     assert!(nobody.headers.contains_key("www-authenticate"));
-    for (method, path) in
-        [("POST", "/seckill/lantern"), ("GET", "/seckill/lantern/outcome"), ("GET", "/orders/o-1"), ("POST", "/orders")]
-    {
-        let request = || Request::builder().method(method).uri(path).header("content-type", "application/json");
+    for (method, path) in [
+        ("POST", "/seckill/lantern"),
+        ("GET", "/seckill/lantern/outcome"),
+        ("GET", "/orders/o-1"),
+        ("POST", "/orders"),
+    ] {
+        let request =
+            || Request::builder().method(method).uri(path).header("content-type", "application/json");
         let body = || order("o-1").into_bytes();
-        assert_eq!(customer.send(request().body(body()).unwrap()).await.refusal(), (401, "no-account".into()));
+        assert_eq!(
+            customer.send(request().body(body()).unwrap()).await.refusal(),
+            (401, "no-account".into())
+        );
         let long = "x".repeat(65);
         for bad in ["", "a b", "\u{e9}", "a\tb", &long] {
             let value = http::HeaderValue::from_bytes(bad.as_bytes()).unwrap();
@@ -194,12 +210,17 @@ async fn bodies_are_bounded_and_checked() {
         (&long_no, 400),
     ];
     for (body, status) in cases {
-        assert_eq!(customer.post("/orders", Some("ann"), body).await.refusal(), (status, "bad-body".into()), "{body}");
+        assert_eq!(
+            customer.post("/orders", Some("ann"), body).await.refusal(),
+            (status, "bad-body".into()),
+            "{body}"
+        );
     }
     let huge = format!("{{\"order_no\":\"{}\"}}", "x".repeat(MAX_BODY));
     let answer = customer.post("/orders", Some("ann"), &huge).await;
     assert_eq!(answer.refusal(), (413, "bad-body".into()));
-    let not_utf8 = Request::post("/orders").header("x-account", "ann").header("content-type", "application/json");
+    let not_utf8 =
+        Request::post("/orders").header("x-account", "ann").header("content-type", "application/json");
     let answer = customer.send(not_utf8.body(b"{\"order_no\":\"\xff\"}".to_vec()).unwrap()).await;
     assert_eq!((answer.status, answer.refusal().1), (400, "bad-body".into()), "not UTF-8");
     let no_type = Request::post("/orders").header("x-account", "ann").body(order("a").into_bytes()).unwrap();

@@ -109,7 +109,13 @@ mod tests {
     fn who_is_told_to_come_back_comes_back_and_nobody_else() {
         let second = Some(Duration::from_secs(1));
         let body = |reason: &str| Body { ticket: None, reason: Some(reason.to_owned()) };
-        for (status, told, again) in [(429, second, true), (503, None, true), (403, second, true), (403, None, false), (410, None, false)] {
+        for (status, told, again) in [
+            (429, second, true),
+            (503, None, true),
+            (403, second, true),
+            (403, None, false),
+            (410, None, false),
+        ] {
             let answer = answer(status, told, body("why"));
             assert_eq!(matches!(answer, Answer::NotNow { .. }), again, "{status}");
         }

@@ -18,7 +18,11 @@ use crate::sale::Sku;
 pub const MAX_BUYERS: u32 = 1_000_000;
 /// The most connections at once.
 pub const MAX_CONNECTIONS: usize = 4096;
-const PROGRESS_PACE: Duration = Duration::from_millis(100);
+/// How often progress is told, unless said otherwise.
+pub const PROGRESS_PACE: Duration = Duration::from_millis(100);
+/// So many come in before the next look at how far it is.
+const AT_ONCE: u32 = 64;
+const MIN_PACE: Duration = Duration::from_millis(1);
 
 /// Who comes, and how they behave.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub struct Crowd {
     pub tries: u32,
     /// When everybody goes home.
     pub within: Duration,
+    /// How often progress is told; at most a thousand times per second.
+    pub pace: Duration,
     /// What chance begins with.
     pub seed: u64,
 }
@@ -52,6 +58,8 @@ pub struct Progress {
     pub finished: u32,
     /// Clicks so far.
     pub requests: u64,
+    /// Buyers who have a ticket.
+    pub tickets: u64,
 }
 
 impl Crowd {
@@ -66,6 +74,7 @@ impl Crowd {
             lost_replies: 0.05,
             tries: 50,
             within: Duration::from_secs(60),
+            pace: PROGRESS_PACE,
             seed: 0,
         }
     }
@@ -73,6 +82,7 @@ impl Crowd {
     /// What is out of bounds is brought into them.
     fn bounded(mut self) -> Self {
         self.buyers = self.buyers.min(MAX_BUYERS);
+        self.pace = self.pace.max(MIN_PACE);
         self.connections = self.connections.clamp(1, MAX_CONNECTIONS);
         let share = |share: f64| if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
         (self.double_clicks, self.lost_replies) = (share(self.double_clicks), share(self.lost_replies));
@@ -80,8 +90,8 @@ impl Crowd {
     }
 }
 
-/// Lets the crowd in, and reports when everybody has an answer, has given up, or the time is up. `progress` is told ten times
-/// per second how far it is. Without servers, nobody comes.
+/// Lets the crowd in, and reports when everybody has an answer, has given up, or the time is up. `progress` is told how
+/// far it is, at its pace and at the end. Without servers, nobody comes.
 ///
 /// # Errors
 /// None: what goes wrong is in the report.
@@ -93,7 +103,7 @@ impl Crowd {
 /// None by itself.
 pub async fn rush(crowd: Crowd, mut progress: impl FnMut(Progress)) -> Report {
     let crowd = crowd.bounded();
-    let (buyers, within) = (crowd.buyers, crowd.within);
+    let (buyers, within, pace) = (crowd.buyers, crowd.within, crowd.pace);
     let begun = Instant::now();
     let street = Arc::new(Street {
         clicks: Clicks::new(&crowd.sku, crowd.connections),
@@ -105,9 +115,13 @@ pub async fn rush(crowd: Crowd, mut progress: impl FnMut(Progress)) -> Report {
     if !street.crowd.servers.is_empty() {
         for number in 0..buyers {
             all.spawn(Buyer::new(number, street.crowd.seed).shop(street.clone()));
+            if number % AT_ONCE == 0 {
+                progress(street.notes.progress(buyers));
+                tokio::task::yield_now().await;
+            }
         }
     }
-    let mut pace = interval(PROGRESS_PACE);
+    let mut pace = interval(pace);
     pace.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let end = sleep(within);
     tokio::pin!(end);

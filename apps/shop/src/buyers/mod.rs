@@ -10,6 +10,6 @@ mod notes;
 mod report;
 
 pub use click::MAX_ANSWER;
-pub use crowd::{Crowd, MAX_BUYERS, MAX_CONNECTIONS, Progress, rush};
+pub use crowd::{Crowd, MAX_BUYERS, MAX_CONNECTIONS, PROGRESS_PACE, Progress, rush};
 pub use customers::{MAX_CUSTOMERS, Ordered, order_twice};
 pub use report::{Latency, Report};

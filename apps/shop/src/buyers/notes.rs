@@ -63,7 +63,7 @@ impl Notes {
     pub(super) fn progress(&self, buyers: u32) -> Progress {
         let (finished, requests) =
             (self.finished.load(Ordering::Relaxed), self.requests.load(Ordering::Relaxed));
-        Progress { buyers, finished, requests }
+        Progress { buyers, finished, requests, tickets: self.seen.lock().tickets.len() as u64 }
     }
 
     /// Buyers who were still at it when the time was up are counted as `unfinished`.
@@ -78,7 +78,7 @@ impl Notes {
             buyers,
             seconds: took.as_secs_f64(),
             requests,
-            requests_per_second: requests as f64 / took.as_secs_f64().max(f64::EPSILON),
+            answers_per_second: seen.latencies.len() as f64 / took.as_secs_f64().max(f64::EPSILON),
             answers: seen.answers.clone(),
             ends: seen.ends.clone(),
             tickets: seen.tickets.len() as u64,

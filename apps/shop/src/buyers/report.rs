@@ -14,8 +14,8 @@ pub struct Report {
     pub seconds: f64,
     /// Clicks, with those whose answer nobody read.
     pub requests: u64,
-    /// Of these.
-    pub requests_per_second: f64,
+    /// Answers that came, for each second.
+    pub answers_per_second: f64,
     /// Answers by name: `accepted`, `already-bought`, a refusal's reason, `no-answer`, `left-before-the-answer`.
     pub answers: BTreeMap<String, u64>,
     /// Buyers by how they ended: `bought`, a refusal's reason, `gave-up`, `unfinished`.

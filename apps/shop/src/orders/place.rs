@@ -49,19 +49,12 @@ pub struct Orders {
     keeper: Keeper,
     pub(super) database: Database,
     provider: Arc<dyn Provider>,
-    lease: Duration,
 }
 
 impl Orders {
     /// On this store, in this database, with this provider.
     pub fn new(keeper: Keeper, database: Database, provider: Arc<dyn Provider>) -> Self {
-        Self { keeper, database, provider, lease: LEASE }
-    }
-
-    /// Another lease of the orders' locks, instead of ten seconds.
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self { lease, ..self }
+        Self { keeper, database, provider }
     }
 
     /// Charges and writes the order down, once, however often it is asked for.
@@ -98,7 +91,7 @@ impl Orders {
     }
 
     pub(super) async fn lock(&self, order_no: &OrderNo) -> Result<LockGuard, OrderError> {
-        let lock = self.keeper.lock(format!("order:{order_no}"))?.lease(self.lease).wait(WAIT);
+        let lock = self.keeper.lock(format!("order:{order_no}"))?.lease(LEASE).wait(WAIT);
         match lock.acquire().await? {
             Acquired::Held(guard) => Ok(guard),
             Acquired::Busy(_) => Err(OrderError::Busy),
@@ -107,7 +100,7 @@ impl Orders {
 
     async fn place_locked(&self, buyer: &Buyer, asked: &Asked, fence: Fence) -> Result<Placed, OrderError> {
         let database = &self.database;
-        if !table::insert(database, buyer, asked, now_us()).await? {
+        if !table::insert(database, buyer, asked, (fence, now_us())).await? {
             let order = table::find(database, &asked.order_no).await?.ok_or(OrderError::Damaged)?;
             if order.buyer != *buyer {
                 return Err(OrderError::Taken);
@@ -119,7 +112,8 @@ impl Orders {
                 Status::Paid => return Ok(Placed::Before(order)),
                 Status::Refused => return Err(OrderError::Refused),
                 // Somebody began, and did not end. The provider knows whether it charged.
-                Status::Placed => {}
+                Status::Placed if table::claim(database, &asked.order_no, fence).await? => {}
+                Status::Placed => return Err(OrderError::Stale),
             }
         }
         match self.charge(asked).await {

@@ -15,12 +15,16 @@ type Row = (String, String, String, i64, String, Option<String>, i64);
 const VOID: &str = "void";
 
 const INSERT: &str = "INSERT INTO orders (order_no, buyer, sku, amount_cents, status, fence, created_at) \
-                      VALUES ($1, $2, $3, $4, 'placed', 0, $5) ON CONFLICT (order_no) DO NOTHING";
-const FIND: &str = "SELECT order_no, buyer, sku, amount_cents, status, charge, fence FROM orders WHERE order_no = $1";
+                      VALUES ($1, $2, $3, $4, 'placed', $5, $6) ON CONFLICT (order_no) DO NOTHING";
+/// From here on, whoever held the lock before changes nothing.
+const CLAIM: &str = "UPDATE orders SET fence = $1 WHERE order_no = $2 AND status = 'placed' AND fence < $1";
+const FIND: &str =
+    "SELECT order_no, buyer, sku, amount_cents, status, charge, fence FROM orders WHERE order_no = $1";
 /// The last line: who has an older fence than the last writer changes nothing.
 const SETTLE: &str = "UPDATE orders SET status = $1, charge = $2, fence = $3 \
-                      WHERE order_no = $4 AND status = 'placed' AND fence < $3";
-const VOIDED: &str = "UPDATE orders SET charge = $1 WHERE order_no = $2 AND status = 'refused' AND charge IS NULL";
+                      WHERE order_no = $4 AND status = 'placed' AND fence <= $3";
+const VOIDED: &str =
+    "UPDATE orders SET charge = $1 WHERE order_no = $2 AND status = 'refused' AND charge IS NULL";
 const DUE: &str = "SELECT order_no FROM orders WHERE (status = 'placed' AND created_at < $1) \
                    OR (status = 'refused' AND charge IS NULL) ORDER BY created_at LIMIT $2";
 
@@ -29,12 +33,18 @@ pub(super) async fn insert(
     database: &Database,
     buyer: &Buyer,
     asked: &Asked,
-    now: i64,
+    (fence, now): (Fence, i64),
 ) -> Result<bool, OrderError> {
     let (order_no, buyer, sku) = (asked.order_no.as_str(), buyer.as_str(), asked.sku.as_str());
-    let insert = sqlx::query(INSERT).bind(order_no).bind(buyer).bind(sku);
-    let done = insert.bind(asked.amount.as_i64()).bind(now).execute(database.writer()).await?;
+    let insert = sqlx::query(INSERT).bind(order_no).bind(buyer).bind(sku).bind(asked.amount.as_i64());
+    let done = insert.bind(fence.get().cast_signed()).bind(now).execute(database.writer()).await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Takes a placed order over from whoever began it. False: somebody with a later fence did, or it has ended.
+pub(super) async fn claim(database: &Database, order_no: &OrderNo, fence: Fence) -> Result<bool, OrderError> {
+    let claim = sqlx::query(CLAIM).bind(fence.get().cast_signed()).bind(order_no.as_str());
+    Ok(claim.execute(database.writer()).await?.rows_affected() == 1)
 }
 
 /// The order, if there is one.

@@ -1,9 +1,9 @@
 //! The button, where the script does not run: a form, answered with a redirect to the page.
 
+use axum::Form;
 use axum::extract::State;
 use axum::extract::rejection::FormRejection;
 use axum::response::Redirect;
-use axum::Form;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
@@ -17,10 +17,7 @@ pub(crate) struct Fields {
 }
 
 /// Buys, and goes back to the page, which says what came of it.
-pub(crate) async fn buy(
-    State(shop): State<Shop>,
-    fields: Result<Form<Fields>, FormRejection>,
-) -> Redirect {
+pub(crate) async fn buy(State(shop): State<Shop>, fields: Result<Form<Fields>, FormRejection>) -> Redirect {
     let account = fields.map(|Form(fields)| fields.account.trim().to_owned()).unwrap_or_default();
     let Ok(buyer) = account.parse::<Buyer>() else {
         return Redirect::to(&format!("/?said={}", Reason::BadAccount.as_str()));

@@ -99,7 +99,9 @@ impl FakeProvider {
             Some(Trouble::Slow(time)) => tokio::time::sleep(*time).await,
             Some(Trouble::Down) => return Err(PaymentError::Unavailable),
             Some(Trouble::Declines) => return Err(PaymentError::Declined("not enough money".to_owned())),
-            Some(Trouble::Holds(gate)) => gate.acquire().await.map_err(|_| PaymentError::Unavailable)?.forget(),
+            Some(Trouble::Holds(gate)) => {
+                gate.acquire().await.map_err(|_| PaymentError::Unavailable)?.forget();
+            }
             Some(Trouble::LosesReply) | None => {}
         }
         let entry = self.ledger.charge(reference, amount).await.map_err(|_| PaymentError::Unanswered)?;

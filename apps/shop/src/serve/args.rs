@@ -35,7 +35,13 @@ pub struct ServeArgs {
     pub listen: SocketAddr,
 
     /// The store: a Redis URL, or memory:// for one process alone.
-    #[arg(long, value_name = "URL", env = "LOCKKEEPER_URL", default_value = "memory://", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LOCKKEEPER_URL",
+        default_value = "memory://",
+        hide_env_values = true
+    )]
     pub url: String,
 
     /// The database: sqlite::memory:, sqlite://FILE?mode=rwc, or postgres://….
@@ -139,7 +145,9 @@ mod tests {
 
     #[test]
     fn what_is_out_of_bounds_is_refused() {
-        for bad in ["--stock=0", "--stock=-1", "--shards=65", "--sku=", "--sku=é", "--listen=here", "--sale-limit=1"] {
+        for bad in
+            ["--stock=0", "--stock=-1", "--shards=65", "--sku=", "--sku=é", "--listen=here", "--sale-limit=1"]
+        {
             assert!(ServeArgs::typed([bad]).is_err(), "{bad}");
         }
     }

@@ -52,9 +52,11 @@ pub async fn start(args: ServeArgs) -> Result<Running> {
     opening::open(&sales, opening::terms(&args)).await?;
     let provider = FakeProvider::new(database.clone()).slow(Duration::from_millis(args.payment_delay));
     let orders = Orders::new(keeper.clone(), database.clone(), Arc::new(provider.clone()));
-    let parts = Parts { keeper: keeper.clone(), sales, orders, limits: args.limits(), featured: args.sku.clone() };
+    let parts =
+        Parts { keeper: keeper.clone(), sales, orders, limits: args.limits(), featured: args.sku.clone() };
     let shop = Shop::new(parts)?;
-    let listener = TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
+    let listener =
+        TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
     let address = listener.local_addr()?;
     let (stop, told) = watch::channel(false);
     let mut tasks = vec![serve(listener, &shop, told.clone())?];

@@ -51,7 +51,9 @@ impl Admission {
         };
         let text = limit.map_or_else(|| "none".to_owned(), |state| state.limit.to_string());
         Err(match verdict.retry_after() {
-            Some(wait) => Problem::new(reason, format!("The limit is {text}. Nothing is lost: ask again.")).after(wait),
+            Some(wait) => {
+                Problem::new(reason, format!("The limit is {text}. Nothing is lost: ask again.")).after(wait)
+            }
             // Not 429, after which clients come back by themselves.
             None => Problem::new(reason, format!("The limit is {text}.")).status(StatusCode::FORBIDDEN),
         })

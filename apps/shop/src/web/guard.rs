@@ -28,7 +28,9 @@ const FIELDS: [(HeaderName, &str); 4] = [
 pub(super) async fn guard(State(shop): State<Shop>, request: Request, next: Next) -> Response {
     let mut response = match tokio::time::timeout(ANSWER_WITHIN, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Problem::new(Reason::TooSlow, "Ask again: what was begun is not done twice.").into_response(),
+        Err(_) => {
+            Problem::new(Reason::TooSlow, "Ask again: what was begun is not done twice.").into_response()
+        }
     };
     if let Some(reason) = response.extensions().get::<Reason>() {
         shop.tally().refuse(*reason);

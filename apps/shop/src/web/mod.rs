@@ -21,6 +21,7 @@ mod guard;
 mod health;
 mod orders;
 mod problem;
+mod protect;
 mod reason;
 mod router;
 mod seckill;

@@ -1,11 +1,11 @@
 //! Refusals as problem details (RFC 9457).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::StatusCode;
+use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::account::CHALLENGE;
@@ -21,6 +21,9 @@ const MAX_DETAIL: usize = 300;
 const SOON: Duration = Duration::from_secs(1);
 /// The longest wait that is told: a day.
 const MAX_RETRY_AFTER: u64 = 24 * 3600;
+
+/// How often something below failed in this process.
+static AWAY: AtomicU64 = AtomicU64::new(0);
 
 /// A refusal.
 #[derive(Debug)]
@@ -59,7 +62,11 @@ impl Problem {
 
     /// Something below failed. The log says what; the client is told that it may come back.
     pub(crate) fn away(error: &dyn std::error::Error) -> Self {
-        tracing::warn!(%error, "shop_store_away");
+        let times = AWAY.fetch_add(1, Ordering::Relaxed) + 1;
+        // The log is not flooded: the first time, the second, the fourth and so on.
+        if times.is_power_of_two() {
+            tracing::warn!(%error, times, "shop_store_away");
+        }
         Self::new(Reason::StoreAway, "The store or the database did not answer. Nothing is lost; ask again.")
     }
 
@@ -76,7 +83,8 @@ impl From<OrderError> for Problem {
                 return Self::new(Reason::OrderUnderWay, detail).after(SOON);
             }
             OrderError::PaymentUnknown => {
-                let detail = "The payment provider gave no answer. Ask again for the same order: it is charged once.";
+                let detail =
+                    "The payment provider gave no answer. Ask again for the same order: it is charged once.";
                 return Self::new(Reason::PaymentUnknown, detail);
             }
             OrderError::Lock(_) | OrderError::Database(_) => return Self::away(&error),
@@ -101,15 +109,15 @@ impl From<SaleError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// The answer, with the reason in its extensions, for whoever counts.
+    pub(super) fn response(self) -> Response<String> {
         let seconds = self.seconds();
         let detail: String = self.detail.chars().take(MAX_DETAIL).collect();
-        let is_quota = self.status == StatusCode::TOO_MANY_REQUESTS;
         let body = Body {
-            r#type: match is_quota {
-                true => QUOTA_EXCEEDED.to_owned(),
-                false => format!("urn:problem-type:shop:{}", self.reason.as_str()),
+            r#type: match self.status {
+                StatusCode::TOO_MANY_REQUESTS => QUOTA_EXCEEDED.to_owned(),
+                _ => format!("urn:problem-type:shop:{}", self.reason.as_str()),
             },
             title: self.reason.title(),
             status: self.status.as_u16(),
@@ -117,7 +125,9 @@ impl IntoResponse for Problem {
             reason: self.reason.as_str(),
             retry_after: seconds,
         };
-        let mut response = (self.status, Json(body)).into_response();
+        // Text and numbers alone: there is nothing in it that could fail.
+        let mut response = Response::new(serde_json::to_string(&body).unwrap_or_default());
+        *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, MEDIA_TYPE);
         if let Some(seconds) = seconds {
@@ -126,8 +136,13 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, CHALLENGE);
         }
-        // For whoever counts.
         response.extensions_mut().insert(self.reason);
         response
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        self.response().map(axum::body::Body::from)
     }
 }

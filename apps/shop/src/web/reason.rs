@@ -14,6 +14,14 @@ pub enum Reason {
     BadName,
     /// The body is not what is expected.
     BadBody,
+    /// The idempotency key is none.
+    BadKey,
+    /// A request with this idempotency key is being run.
+    KeyRunning,
+    /// The idempotency key belongs to another request.
+    KeyDiffers,
+    /// What became of the request with this idempotency key is not known any more.
+    KeyUnknown,
     /// The sale's token bucket is empty.
     SaleBusy,
     /// This buyer tries too often.
@@ -58,11 +66,15 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 28] = [
         Self::NoAccount,
         Self::BadAccount,
         Self::BadName,
         Self::BadBody,
+        Self::BadKey,
+        Self::KeyRunning,
+        Self::KeyDiffers,
+        Self::KeyUnknown,
         Self::SaleBusy,
         Self::BuyerBusy,
         Self::OrdersBusy,
@@ -112,6 +124,12 @@ impl Reason {
             Self::BadAccount => ("bad-account", S::BAD_REQUEST, "This is no account"),
             Self::BadName => ("bad-name", S::BAD_REQUEST, "This is no name"),
             Self::BadBody => ("bad-body", S::BAD_REQUEST, "The body is not what is expected"),
+            Self::BadKey => ("bad-key", S::BAD_REQUEST, "This is no idempotency key"),
+            Self::KeyRunning => ("key-running", S::CONFLICT, "This request is being worked on"),
+            Self::KeyDiffers => {
+                ("key-differs", S::UNPROCESSABLE_ENTITY, "This key belongs to another request")
+            }
+            Self::KeyUnknown => ("key-unknown", S::CONFLICT, "What became of this request is not known"),
             Self::SaleBusy => ("sale-busy", S::TOO_MANY_REQUESTS, "Too many people want this right now"),
             Self::BuyerBusy => ("buyer-busy", S::TOO_MANY_REQUESTS, "This account tries too often"),
             Self::OrdersBusy => ("orders-busy", S::TOO_MANY_REQUESTS, "This account orders too often"),
@@ -124,11 +142,15 @@ impl Reason {
             Self::BadMethod => ("bad-method", S::METHOD_NOT_ALLOWED, "This cannot be done here"),
             Self::OrderUnderWay => ("order-under-way", S::CONFLICT, "This order is being worked on"),
             Self::OrderTaken => ("order-taken", S::CONFLICT, "This order number is taken"),
-            Self::OrderDiffers => ("order-differs", S::CONFLICT, "This order number was used for something else"),
+            Self::OrderDiffers => {
+                ("order-differs", S::CONFLICT, "This order number was used for something else")
+            }
             Self::OrderRefused => ("order-refused", S::CONFLICT, "This order was refused"),
             Self::Declined => ("declined", S::PAYMENT_REQUIRED, "The payment was declined"),
             Self::StaleFence => ("stale-fence", S::CONFLICT, "Somebody else ended this order first"),
-            Self::PaymentUnknown => ("payment-unknown", S::SERVICE_UNAVAILABLE, "Whether it is paid is not known"),
+            Self::PaymentUnknown => {
+                ("payment-unknown", S::SERVICE_UNAVAILABLE, "Whether it is paid is not known")
+            }
             Self::StoreAway => ("store-away", S::SERVICE_UNAVAILABLE, "The shop cannot decide right now"),
             Self::TooSlow => ("too-slow", S::SERVICE_UNAVAILABLE, "The answer took too long"),
             Self::Broken => ("broken", S::INTERNAL_SERVER_ERROR, "The shop made a mistake"),

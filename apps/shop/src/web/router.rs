@@ -3,22 +3,15 @@
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::extract::Request;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use lockkeeper::{Error, Subject};
-use lockkeeper_tower::rate_limit::{Refusal, RefusalKind, Rule, Who};
-use lockkeeper_tower::RateLimitLayer;
-use std::time::Duration;
+use lockkeeper::Error;
 
-use super::account::account_of;
 use super::body::MAX_BODY;
 use super::guard::guard;
 use super::problem::Problem;
 use super::reason::Reason;
 use super::shop::Shop;
-use super::{health, orders, seckill};
+use super::{health, orders, protect, seckill};
 use crate::page;
 
 /// The shop as a service.
@@ -44,35 +37,8 @@ pub fn router(shop: Shop) -> Result<Router, Error> {
     Ok(router.with_state(shop))
 }
 
-/// From the outside in: who asks, how fast, and then the order.
+/// From the outside in: who asks, how fast, whether it was asked before, and then the order.
 fn place_order(shop: &Shop) -> Result<MethodRouter<Shop>, Error> {
-    let account = Who::by(|parts| Some(Subject::of("account", account_of(&parts.headers).ok()?.as_str())));
-    let rule = Rule::new(shop.order_limit().clone(), account);
-    let limit = RateLimitLayer::new([rule])?.respond_with(refused);
-    // The idempotency layer goes here, inside of the limit.
-    Ok(post(orders::place).layer(limit).layer(from_fn(known)))
-}
-
-/// Nobody without an account is counted, or let in.
-async fn known(request: Request, next: Next) -> Response {
-    match account_of(request.headers()) {
-        Ok(_) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
-fn refused(refusal: &Refusal) -> Response {
-    let limit = refusal.limit().map_or_else(|| "none".to_owned(), |limit| limit.to_string());
-    let problem = match refusal.kind() {
-        RefusalKind::Denied | RefusalKind::Never => {
-            Problem::new(Reason::OrdersBusy, format!("The limit is {limit}."))
-        }
-        _ => Problem::new(Reason::StoreAway, "Whether a limit is exceeded is not known."),
-    };
-    match refusal.retry_after() {
-        Some(seconds) => problem.after(Duration::from_secs(seconds)),
-        None => problem,
-    }
-    .status(refusal.status())
-    .into_response()
+    let place = post(orders::place).route_layer(protect::once(shop.keeper())?);
+    Ok(place.route_layer(protect::limit(shop.order_limit().clone())?).route_layer(from_fn(protect::known)))
 }

@@ -70,7 +70,8 @@ fn answer(bought: Bought) -> Result<Answer, Problem> {
         Bought::AlreadyBought { ticket } => return Ok(Answer { ticket, is_first: false }),
         Bought::SoldOut => Problem::new(Reason::SoldOut, "Nothing is left of this sale."),
         Bought::NotOpen { opens_in: Some(wait) } => {
-            Problem::new(Reason::NotOpen, format!("It opens in {} s.", wait.as_millis().div_ceil(1000))).after(wait)
+            Problem::new(Reason::NotOpen, format!("It opens in {} s.", wait.as_millis().div_ceil(1000)))
+                .after(wait)
         }
         Bought::NotOpen { opens_in: None } => Problem::new(Reason::NotOpen, "It is not open yet."),
         Bought::Closed => Problem::new(Reason::Closed, "This sale is over."),
@@ -98,7 +99,10 @@ pub(super) async fn buy(
     Ok(response)
 }
 
-pub(super) async fn stock(State(shop): State<Shop>, Named(sku): Named<Sku>) -> Result<Json<StockBody>, Problem> {
+pub(super) async fn stock(
+    State(shop): State<Shop>,
+    Named(sku): Named<Sku>,
+) -> Result<Json<StockBody>, Problem> {
     let stock = shop.sales().stock(&sku).await?;
     Ok(Json(stock.into()))
 }

@@ -39,22 +39,24 @@ impl Browser {
             return None;
         };
         let profile = TempDir::new().unwrap();
-        let line = format!("exec \"$0\" {FLAGS} --user-data-dir=\"$1\" about:blank 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null");
+        let line = format!(
+            "exec \"$0\" {FLAGS} --user-data-dir=\"$1\" about:blank 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"
+        );
         let mut command = Command::new("sh");
         command.args(["-c", &line, &program]).arg(profile.path());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut browser = Self { child, to, from, session: None, last_id: 0, _profile: profile };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let target = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let target = json!({ "targetId": target["targetId"], "flatten": true });
-        let session = browser.call("Target.attachToTarget", target);
+        let session = browser.call("Target.attachToTarget", &target);
         browser.session = Some(session["sessionId"].as_str().unwrap().to_owned());
-        browser.call("Page.enable", json!({}));
+        browser.call("Page.enable", &json!({}));
         Some(browser)
     }
 
     /// One call of the protocol, and its result. Events in between are passed over.
-    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
         self.last_id += 1;
         let mut message = json!({ "id": self.last_id, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -76,15 +78,18 @@ impl Browser {
 
     /// Goes there, and waits until it is loaded.
     pub(crate) fn open(&mut self, url: &str) {
-        let gone = self.call("Page.navigate", json!({ "url": url }));
+        let gone = self.call("Page.navigate", &json!({ "url": url }));
         assert!(gone["errorText"].is_null(), "{url}: {gone}");
-        self.until("the page is loaded", "document.readyState === 'complete' && location.href !== 'about:blank'");
+        self.until(
+            "the page is loaded",
+            "document.readyState === 'complete' && location.href !== 'about:blank'",
+        );
     }
 
     /// What this script comes to; awaited, where it is a promise.
     pub(crate) fn eval(&mut self, script: &str) -> Value {
         let params = json!({ "expression": script, "returnByValue": true, "awaitPromise": true });
-        let answer = self.call("Runtime.evaluate", params);
+        let answer = self.call("Runtime.evaluate", &params);
         assert!(answer["exceptionDetails"].is_null(), "{script}: {answer}");
         answer["result"]["value"].clone()
     }
@@ -94,7 +99,11 @@ impl Browser {
         let begun = Instant::now();
         while self.eval(script) != true {
             let shown = begun.elapsed() > WITHIN;
-            assert!(!shown, "not within {WITHIN:?}: {what}; the page says {}", self.eval("document.body.innerText"));
+            assert!(
+                !shown,
+                "not within {WITHIN:?}: {what}; the page says {}",
+                self.eval("document.body.innerText")
+            );
             std::thread::sleep(STEP);
         }
     }
@@ -102,7 +111,7 @@ impl Browser {
     /// Types into the field that matches `selector`, in place of what is there, as a person would.
     pub(crate) fn type_into(&mut self, selector: &str, text: &str) {
         self.eval(&format!("document.querySelector('{selector}').select()"));
-        self.call("Input.insertText", json!({ "text": text }));
+        self.call("Input.insertText", &json!({ "text": text }));
     }
 
     /// Clicks `times` into the middle of what matches `selector`, with the mouse.
@@ -116,7 +125,7 @@ impl Browser {
             for kind in ["mousePressed", "mouseReleased"] {
                 let event =
                     json!({ "type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": count });
-                self.call("Input.dispatchMouseEvent", event);
+                self.call("Input.dispatchMouseEvent", &event);
             }
         }
     }
@@ -145,7 +154,8 @@ impl Drop for Browser {
 
 fn find() -> Option<String> {
     let works = |program: &String| {
-        let tried = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let tried =
+            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         tried.is_ok_and(|status| status.success())
     };
     let named = std::env::var(VARIABLE).ok();

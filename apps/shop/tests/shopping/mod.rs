@@ -144,6 +144,12 @@ impl Customer {
         self.post("/orders", Some(account), &order(order_no)).await
     }
 
+    pub(crate) async fn order_with_key(&self, account: &str, key: &str, json: &str) -> Answer {
+        let request = Request::post("/orders").header("content-type", "application/json");
+        let request = request.header("x-account", account).header("idempotency-key", key);
+        self.send(request.body(json.as_bytes().to_vec()).unwrap()).await
+    }
+
     pub(crate) async fn click(&self, sku: &str, account: &str) -> Answer {
         self.post(&format!("/seckill/{sku}"), Some(account), "").await
     }

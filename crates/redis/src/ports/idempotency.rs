@@ -12,7 +12,8 @@ use lockkeeper_core::lock::{FENCE_LEAD, Lease};
 use lockkeeper_core::time::micros_of;
 use redis::Cmd;
 
-use super::{EXACT, Part, Port, UNKNOWN_STATUS, time};
+use super::UNKNOWN_STATUS;
+use crate::port::{EXACT, Part, Port, time};
 use crate::reply::{Fields, Malformed};
 use crate::script::{self, Script};
 

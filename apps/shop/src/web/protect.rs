@@ -1,0 +1,93 @@
+//! What stands before `POST /orders`: an account, its limit, and its idempotency keys.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::request;
+use http::response;
+use lockkeeper::{Error, Keeper, Limiter, Subject};
+use lockkeeper_tower::RateLimitLayer;
+use lockkeeper_tower::idempotency::{self, IdempotencyLayer};
+use lockkeeper_tower::rate_limit::{Refusal, RefusalKind, Respond, Rule, Who};
+
+use super::account::account_of;
+use super::body::MAX_BODY;
+use super::problem::Problem;
+use super::reason::Reason;
+
+const RECORDS: &str = "orders";
+
+/// Nobody without an account is counted, or let in.
+pub(super) async fn known(request: Request, next: Next) -> Response {
+    match account_of(request.headers()) {
+        Ok(_) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn account(parts: &request::Parts) -> Option<Subject> {
+    Subject::of("account", account_of(&parts.headers).ok()?.as_str()).ok()
+}
+
+/// How fast one account may order.
+pub(super) fn limit(
+    limiter: Limiter,
+) -> Result<RateLimitLayer<impl Respond<axum::body::Body> + Clone>, Error> {
+    let rule = Rule::new(limiter, Who::by(account));
+    Ok(RateLimitLayer::new([rule])?.respond_with(too_fast))
+}
+
+fn too_fast(refusal: &Refusal) -> Response {
+    let limit = refusal.limit().map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+    let problem = match refusal.kind() {
+        RefusalKind::Denied | RefusalKind::Never => {
+            Problem::new(Reason::OrdersBusy, format!("The limit is {limit}."))
+        }
+        _ => Problem::new(Reason::StoreAway, "Whether a limit is exceeded is not known."),
+    };
+    told(problem, refusal.retry_after()).status(refusal.status()).into_response()
+}
+
+/// An order with an idempotency key runs once, and its answer is replayed to the same account. Without one it passes: its
+/// number says the same, but is answered as it stands by then.
+pub(super) fn once(keeper: &Keeper) -> Result<IdempotencyLayer, Error> {
+    IdempotencyLayer::builder(keeper.once(RECORDS)?)
+        .scope_by(account)
+        .optional()
+        .max_request(MAX_BODY)
+        .store_if(is_final)
+        .respond_with(not_again)
+        .build()
+}
+
+/// Asked again, it would be the same. All others leave the key open, so that asking again helps.
+fn is_final(response: &response::Parts) -> bool {
+    let reason = response.extensions.get::<Reason>();
+    response.status.is_success() || matches!(reason, Some(Reason::Declined | Reason::OrderRefused))
+}
+
+fn not_again(refusal: &idempotency::Refusal) -> Response<Bytes> {
+    use idempotency::RefusalKind as Kind;
+    let (reason, detail) = match refusal.kind() {
+        Kind::KeyMissing | Kind::KeyMalformed | Kind::CallerUnknown => {
+            (Reason::BadKey, "Idempotency-Key has 1 to 255 printable characters, once.")
+        }
+        Kind::BodyTooLarge | Kind::BodyUnreadable => (Reason::BadBody, "The body is too large, or no JSON."),
+        Kind::Running => (Reason::KeyRunning, "Ask again with the same key: it is done once."),
+        Kind::DifferentRequest => (Reason::KeyDiffers, "Use a new key for a new order."),
+        Kind::OutcomeUnknown | Kind::AnswerNotKept => (Reason::KeyUnknown, "Look at the order itself."),
+        _ => (Reason::StoreAway, "Whether this was asked before is not known."),
+    };
+    let problem = Problem::new(reason, detail).status(refusal.status());
+    told(problem, refusal.retry_after()).response().map(Bytes::from)
+}
+
+fn told(problem: Problem, retry_after: Option<u64>) -> Problem {
+    match retry_after {
+        Some(seconds) => problem.after(Duration::from_secs(seconds)),
+        None => problem,
+    }
+}
