@@ -87,7 +87,7 @@ pub(crate) fn hash_of(name: &str) -> Result<&'static str> {
 }
 
 /// The second field of the reply is the status.
-fn expect(reply: &Value, status: &str) -> Result<()> {
+pub(crate) fn expect(reply: &Value, status: &str) -> Result<()> {
     match reply {
         Value::Array(fields) => match fields.get(1) {
             Some(Value::BulkString(found)) if found == status.as_bytes() => Ok(()),

@@ -14,6 +14,7 @@ mod cpu;
 mod history;
 mod limits;
 mod monotonic;
+mod once;
 mod pair;
 mod report;
 mod round_trip;

@@ -7,33 +7,41 @@ use crate::server::ask;
 
 /// "Not after": never.
 const NEVER: &str = "9007199254740992";
-/// `EVALSHA HASH 1 KEY NOT-AFTER …`
+/// `EVALSHA HASH 1 KEY ARGUMENT …`
 const KEY: usize = 3;
-const NOT_AFTER: usize = 4;
+const FIRST_ARGUMENT: usize = 4;
 
-/// The words of one `EVALSHA`, without a "not after".
+/// The words of one `EVALSHA`, with a "not after" that never comes.
 #[derive(Clone, Debug)]
 pub(crate) struct Words(Vec<String>);
 
 impl Words {
     /// Of the one call that `check` makes.
     pub(crate) fn of(server: &RedisServer, check: impl FnOnce() -> Result<()>) -> Result<Self> {
+        let mut calls = Self::all_of(server, check)?;
+        let words = calls.pop().context("the check made no call")?;
+        ensure!(calls.is_empty(), "the check made {} calls", calls.len() + 1);
+        Ok(words)
+    }
+
+    /// Of the calls that `check` makes, in their order.
+    pub(crate) fn all_of(server: &RedisServer, check: impl FnOnce() -> Result<()>) -> Result<Vec<Self>> {
         log_slower_than(server, "0")?;
         ask(server, &["SLOWLOG", "RESET"])?;
         check()?;
         let log = ask(server, &["SLOWLOG", "GET", "64"])?;
         log_slower_than(server, "-1")?;
-        let mut calls: Vec<Vec<String>> =
-            log.as_array().unwrap_or_default().iter().filter_map(call).collect();
-        let words = calls.pop().context("the check made no call")?;
-        ensure!(calls.is_empty(), "the check made {} calls", calls.len() + 1);
-        ensure!(words.len() > NOT_AFTER && words[2] == "1", "not the call of a check: {words:?}");
-        Ok(Self(words).on_time())
+        // The newest is the first.
+        let calls = log.as_array().unwrap_or_default().iter().rev().filter_map(call);
+        calls.map(|words| Self(words).on_time()).collect()
     }
 
-    fn on_time(mut self) -> Self {
-        NEVER.clone_into(&mut self.0[NOT_AFTER]);
-        self
+    fn on_time(mut self) -> Result<Self> {
+        ensure!(self.0.len() > FIRST_ARGUMENT && self.0[2] == "1", "not a call about one key: {:?}", self.0);
+        if let Some(not_after) = self.0[FIRST_ARGUMENT..].iter_mut().find(|word| is_now(word)) {
+            NEVER.clone_into(not_after);
+        }
+        Ok(self)
     }
 
     /// All of them.
@@ -43,8 +51,13 @@ impl Words {
 
     /// Hash and number of keys; the key; the arguments.
     pub(crate) fn parts(&self) -> (&[String], &str, &[String]) {
-        (&self.0[1..KEY], &self.0[KEY], &self.0[NOT_AFTER..])
+        (&self.0[1..KEY], &self.0[KEY], &self.0[FIRST_ARGUMENT..])
     }
+}
+
+/// A moment of these years in microseconds: of all arguments, the "not after" alone is one.
+fn is_now(word: &str) -> bool {
+    word.parse().is_ok_and(|at: u64| (1_700_000_000_000_000..4_000_000_000_000_000).contains(&at))
 }
 
 fn log_slower_than(server: &RedisServer, micros: &str) -> Result<()> {

@@ -19,6 +19,8 @@ mod limit_server_memory;
 mod many_tasks;
 mod memory;
 mod newcomer;
+mod once_one_task;
+mod once_replay;
 mod one_task;
 
 use anyhow::Result;
@@ -54,5 +56,7 @@ pub(crate) const ALL: &[Kind] = &[
     Kind { name: "limit-server-memory", measure: limit_server_memory::measure },
     Kind { name: "limit-circuit", measure: limit_circuit::measure },
     Kind { name: "limit-denied", measure: limit_denied::measure },
+    Kind { name: "once-one-task", measure: once_one_task::measure },
+    Kind { name: "once-replay", measure: once_replay::measure },
     Kind { name: "limit-allocations", measure: limit_allocating::measure },
 ];

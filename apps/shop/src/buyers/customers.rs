@@ -137,7 +137,8 @@ impl Street {
             .header("content-type", "application/json")
             .header("x-account", format!("customer-{number}"))
             .header("idempotency-key", format!("{run}-{number}"));
-        let response = self.http.request(request.body(Full::new(body.into_bytes().into())).ok()?).await.ok()?;
+        let response =
+            self.http.request(request.body(Full::new(body.into_bytes().into())).ok()?).await.ok()?;
         let (status, headers) = (response.status().as_u16(), response.headers());
         let is_replayed = headers.contains_key(REPLAYED);
         let told = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());

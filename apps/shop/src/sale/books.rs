@@ -105,10 +105,13 @@ pub(super) async fn count(database: &Database, sku: &Sku) -> Result<(u64, u64), 
 }
 
 /// Orders in this table beyond one for each buyer.
-pub(super) async fn duplicates(database: &Database, table: &'static str, sku: &Sku) -> Result<u64, DatabaseError> {
+pub(super) async fn duplicates(
+    database: &Database,
+    table: &'static str,
+    sku: &Sku,
+) -> Result<u64, DatabaseError> {
     let count = format!("SELECT COUNT(*) - COUNT(DISTINCT buyer) FROM {table} WHERE sku = $1");
-    let beyond: i64 =
-        sqlx::query_scalar(&count).bind(sku.as_str()).fetch_one(database.reader()).await?;
+    let beyond: i64 = sqlx::query_scalar(&count).bind(sku.as_str()).fetch_one(database.reader()).await?;
     Ok(unsigned(beyond))
 }
 

@@ -82,7 +82,8 @@ impl Sales {
     /// None.
     pub async fn duplicates(&self, sku: &Sku) -> Result<u64, SaleError> {
         let is_naive = self.shared.mode == Mode::Naive;
-        Ok(books::duplicates(&self.shared.database, if is_naive { "naive_tickets" } else { "tickets" }, sku).await?)
+        Ok(books::duplicates(&self.shared.database, if is_naive { "naive_tickets" } else { "tickets" }, sku)
+            .await?)
     }
 
     /// The store does not keep the sale any more.

@@ -106,7 +106,12 @@ async fn process(args: &ServeArgs) -> anyhow::Result<(Child, SocketAddr)> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(["demo", "process", "--listen", &args.listen.to_string(), "--sku", args.sku.as_str()]);
     command.args(["--stock", &args.stock.to_string()]);
-    command.args(["--sale-limit", &args.sale_limit.to_string(), "--buyer-limit", &args.buyer_limit.to_string()]);
+    command.args([
+        "--sale-limit",
+        &args.sale_limit.to_string(),
+        "--buyer-limit",
+        &args.buyer_limit.to_string(),
+    ]);
     if args.naive {
         command.arg("--naive");
     }
@@ -115,7 +120,9 @@ async fn process(args: &ServeArgs) -> anyhow::Result<(Child, SocketAddr)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().context("starting this program again")?;
     let output = child.stdout.take().context("a process without output")?;
-    let line = BufReader::new(output).lines().next_line().await?.context("a process of the shop did not start")?;
-    let address = line.strip_prefix(LISTENING).with_context(|| format!("a process of the shop says `{line}`"))?;
+    let line =
+        BufReader::new(output).lines().next_line().await?.context("a process of the shop did not start")?;
+    let address =
+        line.strip_prefix(LISTENING).with_context(|| format!("a process of the shop says `{line}`"))?;
     Ok((child, address.parse()?))
 }

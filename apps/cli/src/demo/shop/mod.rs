@@ -12,8 +12,8 @@ mod stage;
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 
-use lockkeeper_shop::serve::{ServeArgs, start};
 use lockkeeper_shop::sale::Mode;
+use lockkeeper_shop::serve::{ServeArgs, start};
 
 use crate::common::Common;
 use crate::exit::{Failure, say};
@@ -31,7 +31,8 @@ pub(super) async fn run(args: SaleArgs, common: &Common) -> anyhow::Result<ExitC
     let naive = act::play(&stage, Mode::Naive, show).await?;
     let (protected, host) = act::play_and_keep(&stage, Mode::Protected, show).await?;
     let orders = orders::play(&host).await?;
-    let outcome = Outcome { store: stage.store.clone(), database: stage.database_kind(), naive, protected, orders };
+    let outcome =
+        Outcome { store: stage.store.clone(), database: stage.database_kind(), naive, protected, orders };
     print::outcome(&outcome, common.json)?;
     if args.serve.is_some() {
         say(&format!("the shop's page is at http://{}/, Ctrl-C ends it", host.first()));
@@ -48,7 +49,8 @@ pub(super) async fn run(args: SaleArgs, common: &Common) -> anyhow::Result<ExitC
 pub(super) async fn process(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let running = start(args).await?;
     println!("{}{}", host::LISTENING, running.address());
-    let demo_ended = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()));
+    let demo_ended =
+        tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()));
     tokio::select! {
         _ = demo_ended => {}
         _ = tokio::signal::ctrl_c() => {}

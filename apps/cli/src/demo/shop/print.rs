@@ -19,8 +19,13 @@ pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
 }
 
 fn text(outcome: &Outcome) -> String {
-    let parts =
-        [heading(outcome), sales(outcome), protections(&outcome.protected), orders(&outcome.orders), CONCLUSION.to_owned()];
+    let parts = [
+        heading(outcome),
+        sales(outcome),
+        protections(&outcome.protected),
+        orders(&outcome.orders),
+        CONCLUSION.to_owned(),
+    ];
     parts.join("\n\n")
 }
 
@@ -49,7 +54,9 @@ fn sales(outcome: &Outcome) -> String {
     reasons.sort();
     reasons.dedup();
     rows.extend(reasons.into_iter().map(|reason| {
-        number(&format!("refused: {reason}"), &|act| act.refused.get(reason).copied().unwrap_or_default().to_string())
+        number(&format!("refused: {reason}"), &|act| {
+            act.refused.get(reason).copied().unwrap_or_default().to_string()
+        })
     }));
     rows.push(number("no answer heard", &|act| act.unheard.values().sum::<u64>().to_string()));
     rows.push(number("clicks per second", &|act| format!("{:.0}", act.requests_per_second)));

@@ -62,7 +62,8 @@ impl Stage {
 
     /// How a process of the shop is set, apart from the worker.
     pub(super) fn serve_args(&self, mode: Mode) -> anyhow::Result<ServeArgs> {
-        let mut line = format!("--listen 127.0.0.1:0 --sku {} --stock {}", self.sku(mode)?.as_str(), self.stock);
+        let mut line =
+            format!("--listen 127.0.0.1:0 --sku {} --stock {}", self.sku(mode)?.as_str(), self.stock);
         if mode == Mode::Naive {
             line += " --naive";
         }
