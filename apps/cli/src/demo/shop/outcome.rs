@@ -36,7 +36,7 @@ pub(super) struct Act {
     pub(super) duplicate_orders: u64,
     pub(super) buyers: u32,
     pub(super) requests: u64,
-    pub(super) requests_per_second: f64,
+    pub(super) answers_per_second: f64,
     /// Messages whose order the database had already.
     pub(super) written_before: u64,
     /// Clicks of those who had one, answered with the ticket that they have.
@@ -82,7 +82,7 @@ impl Act {
             duplicate_orders,
             buyers: report.buyers,
             requests: report.requests,
-            requests_per_second: report.requests_per_second,
+            answers_per_second: report.answers_per_second,
             written_before: books.written_before,
             repeated: report.answers.get(GRANTED[1]).copied().unwrap_or_default(),
             refused: of(&|name| !GRANTED.contains(&name) && !UNHEARD.contains(&name)),

@@ -59,7 +59,7 @@ fn sales(outcome: &Outcome) -> String {
         })
     }));
     rows.push(number("no answer heard", &|act| act.unheard.values().sum::<u64>().to_string()));
-    rows.push(number("clicks per second", &|act| format!("{:.0}", act.requests_per_second)));
+    rows.push(number("answers per second", &|act| format!("{:.0}", act.answers_per_second)));
     for (name, of) in [
         ("half answered within", (|act| act.latency.p50_ms) as fn(&Act) -> f64),
         ("90 % within", |act| act.latency.p90_ms),
