@@ -4,6 +4,20 @@
 //! cargo run -p lockkeeper-tower --features axum --example idempotent
 //! cargo run -p lockkeeper-tower --features axum --example idempotent -- redis://127.0.0.1:6379 127.0.0.1:4000
 //! ```
+//!
+//! The second `curl -i -H 'X-Api-Key: a' -H 'Idempotency-Key: 1' -d 'one book' 127.0.0.1:3000/orders` is answered:
+//!
+//! ```text
+//! HTTP/1.1 201 Created
+//! content-type: text/plain; charset=utf-8
+//! location: /orders/1
+//! idempotent-replayed: true
+//! idempotency-retention: 86398
+//! content-length: 18
+//! date: Tue, 01 Dec 2026 02:58:52 GMT
+//!
+//! order 1: one book
+//! ```
 
 use std::error::Error;
 use std::net::SocketAddr;
