@@ -1,12 +1,11 @@
 //! One sale: the crowd comes, something crashes midway, and the books are read.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use lockkeeper_shop::buyers::{Crowd, Report, rush};
 use lockkeeper_shop::sale::{Mode, Sales, Sku, Stock};
-
-use tokio::sync::oneshot;
 
 use super::host::Host;
 use super::outcome::{Act, Books};
@@ -18,11 +17,11 @@ const WITHIN: Duration = Duration::from_secs(20);
 /// So often a buyer tries.
 const TRIES: u32 = 30;
 const CONNECTIONS: usize = 128;
-/// The crash comes when so many buyers of a hundred have their answer.
-const CRASH_AT: u32 = 10;
+/// The crash comes when so many units of a hundred are sold.
+const CRASH_AT: u64 = 20;
 /// How long the last orders may take to be written.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(15);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Plays it, and closes the shop.
 pub(super) async fn play(stage: &Stage, mode: Mode, show: bool) -> anyhow::Result<Act> {
@@ -46,7 +45,7 @@ pub(super) async fn play_and_keep(stage: &Stage, mode: Mode, show: bool) -> anyh
     let sales = host.running().shop().sales().clone();
     let stock = written(&sales, &sku).await?;
     let duplicate_orders = sales.duplicates(&sku).await?;
-    let books = Books { stock, duplicate_orders, written_before: host.written_before() };
+    let books = Books { stock, duplicate_orders, workers: host.workers_saw() };
     Ok((Act::new(stage.stock, books, report), host))
 }
 
@@ -56,22 +55,26 @@ fn bar_of(mode: Mode, buyers: u32, show: bool) -> Bar {
 
 /// The crowd comes; midway something crashes, or at the end if it was too fast.
 async fn with_a_crash(host: &mut Host, crowd: Crowd, bar: &Bar) -> anyhow::Result<Report> {
-    let crash_at = crowd.buyers.saturating_mul(CRASH_AT) / 100;
-    let (midway, passed) = oneshot::channel();
-    let mut midway = Some(midway);
-    let rush = rush(crowd, |progress| {
-        bar.show(progress);
-        if progress.finished >= crash_at {
-            midway.take().map(|midway| midway.send(()));
+    let (sales, sku) = (host.running().shop().sales().clone(), crowd.sku.clone());
+    let mut rush = pin!(rush(crowd, |progress| bar.show(progress)));
+    tokio::select! {
+        report = &mut rush => {
+            host.crash().await?;
+            Ok(report)
         }
-    });
-    let crash = async {
-        // Also when it was never said.
-        let _ = passed.await;
-        host.crash().await
-    };
-    let (report, crashed) = tokio::join!(rush, crash);
-    crashed.map(|()| report)
+        () = is_midway(&sales, &sku) => {
+            host.crash().await?;
+            Ok(rush.await)
+        }
+    }
+}
+
+/// Waits until a part of the stock is sold. Where the books cannot be read, that is nobody's concern here.
+async fn is_midway(sales: &Sales, sku: &Sku) {
+    let is_midway = |stock: Stock| stock.sold * 100 >= stock.initial * CRASH_AT;
+    while !sales.stock(sku).await.is_ok_and(is_midway) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// The books, when every ticket has its order.

@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
+use super::outcome::WorkersSaw;
 use super::stage::Stage;
 
 /// What a process says before its address.
@@ -80,9 +81,11 @@ impl Host {
         Ok(())
     }
 
-    /// Messages whose order was there already, as far as workers of this process saw them.
-    pub(super) fn written_before(&self) -> u64 {
-        self.seen.iter().map(|seen| seen.tally().duplicates).sum()
+    /// What the workers of this process saw, those that crashed included. `None`: they are in other processes.
+    pub(super) fn workers_saw(&self) -> Option<WorkersSaw> {
+        let all = self.seen.iter().map(|seen| seen.tally());
+        all.map(|tally| WorkersSaw { taken_over: tally.taken_over, written_before: tally.duplicates })
+            .reduce(|one, other| one + other)
     }
 
     fn work(&mut self, name: &str) {

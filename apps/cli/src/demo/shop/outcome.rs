@@ -1,6 +1,7 @@
 //! What came of it, as it was seen.
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 
 use lockkeeper_shop::buyers::{Latency, Ordered, Report};
 use lockkeeper_shop::sale::Stock;
@@ -37,8 +38,9 @@ pub(super) struct Act {
     pub(super) buyers: u32,
     pub(super) requests: u64,
     pub(super) answers_per_second: f64,
-    /// Messages whose order the database had already.
-    pub(super) written_before: u64,
+    /// Where they are in the demo's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) workers: Option<WorkersSaw>,
     /// Clicks of those who had one, answered with the ticket that they have.
     pub(super) repeated: u64,
     /// By reason.
@@ -62,12 +64,31 @@ pub(super) struct Orders {
 pub(super) struct Books {
     pub(super) stock: Stock,
     pub(super) duplicate_orders: u64,
+    pub(super) workers: Option<WorkersSaw>,
+}
+
+/// What workers saw.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct WorkersSaw {
+    /// Messages that one had taken, and left when it crashed.
+    pub(super) taken_over: u64,
+    /// Messages whose order the database had already.
     pub(super) written_before: u64,
+}
+
+impl Add for WorkersSaw {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let (taken_over, written_before) =
+            (self.taken_over + other.taken_over, self.written_before + other.written_before);
+        Self { taken_over, written_before }
+    }
 }
 
 impl Act {
     pub(super) fn new(initial: u32, books: Books, report: Report) -> Self {
-        let Books { stock, duplicate_orders, .. } = books;
+        let Books { stock, duplicate_orders, workers } = books;
         let (initial, sold) = (u64::from(initial), stock.written);
         let of = |wanted: &dyn Fn(&str) -> bool| {
             let wanted = report.answers.iter().filter(|(name, _)| wanted(name));
@@ -83,7 +104,7 @@ impl Act {
             buyers: report.buyers,
             requests: report.requests,
             answers_per_second: report.answers_per_second,
-            written_before: books.written_before,
+            workers,
             repeated: report.answers.get(GRANTED[1]).copied().unwrap_or_default(),
             refused: of(&|name| !GRANTED.contains(&name) && !UNHEARD.contains(&name)),
             unheard: of(&|name| UNHEARD.contains(&name)),

@@ -1,6 +1,6 @@
 //! The outcome for people and for programs.
 
-use super::outcome::{Act, Orders, Outcome};
+use super::outcome::{Act, Orders, Outcome, WorkersSaw};
 use crate::common;
 use crate::table::table;
 
@@ -30,11 +30,12 @@ fn text(outcome: &Outcome) -> String {
 }
 
 fn heading(outcome: &Outcome) -> String {
-    let Outcome { store, database, naive, .. } = outcome;
+    let Outcome { store, database, naive, protected, .. } = outcome;
+    let crash = if protected.workers.is_some() { "a worker crashes" } else { "a shop process is killed" };
     format!(
         "A flash sale: {} lanterns, {} buyers who click twice, lose answers and come\n\
          again. Store {store}, orders in {database}. First the shop looks and then acts;\n\
-         then it is protected. A worker crashes midway in both.",
+         then it is protected. Midway {crash}.",
         naive.stock, naive.buyers
     )
 }
@@ -80,18 +81,35 @@ fn protections(act: &Act) -> String {
          \x20               told when to come back, and they did\n\
          \x20 one step      {} clicks of buyers who had one: the same ticket, no second unit;\n\
          \x20               {} found nothing left\n\
-         \x20 outbox        a crashed worker left its messages, another wrote the orders:\n\
-         \x20               {} tickets, {} orders, {} left to sell\n\
-         \x20 unique index  {} orders were in the database already",
+         \x20 outbox        {}:\n\
+         \x20               {} tickets, {} orders, {} left to sell{}",
         refused("sale-busy"),
         refused("buyer-busy"),
         act.repeated,
         refused("sold-out"),
+        crash(act.workers),
         act.tickets,
         act.sold,
         act.remaining,
-        act.written_before,
+        unique_index(act.workers),
     )
+}
+
+fn crash(workers: Option<WorkersSaw>) -> String {
+    match workers {
+        None => "a shop process was killed with its worker, the others went on".to_owned(),
+        Some(WorkersSaw { taken_over: 0, .. }) => {
+            "a worker crashed between two messages, another went on".to_owned()
+        }
+        Some(WorkersSaw { taken_over, .. }) => {
+            format!("a worker crashed with {taken_over} of them in hand, another went on")
+        }
+    }
+}
+
+fn unique_index(workers: Option<WorkersSaw>) -> String {
+    let Some(WorkersSaw { written_before, .. }) = workers else { return String::new() };
+    format!("\n  unique index  {written_before} of the orders were in the database already")
 }
 
 fn orders(orders: &Orders) -> String {
