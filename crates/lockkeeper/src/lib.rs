@@ -1,4 +1,4 @@
-//! Locks and limits on Redis and Valkey: leases with fencing, a watchdog, exact rate limits and honest answers.
+//! Locks, limits and idempotency on Redis and Valkey: leases with fencing, a watchdog, exact rate limits and honest answers.
 //!
 //! A distributed lock is a **lease**, and a lease is *probabilistic* mutual exclusion: expiry, failover, clock jumps
 //! and paused processes can all put two holders into the critical section. So this crate gives you a lease *and* what
@@ -44,8 +44,24 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 //! ```
 //!
-//! Where to go on: the [`guide`] (what a lock promises, fencing, [limits](guide::limits), failures, operations); [`Lock`] and
-//! [`Limiter`] for everything that can be set, and [`Lock::run`] for work that is cancelled when the lease is lost; [`LockGuard::lost`];
+//! And **idempotency**: what happens when something is done twice ([`Keeper::once`]).
+//!
+//! ```
+//! # async fn charge(_fence: lockkeeper::Fence) -> Result<String, std::io::Error> { Ok("receipt 7".to_owned()) }
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use lockkeeper::Keeper;
+//!
+//! let keeper = Keeper::connect("memory://").await?;
+//! let payments = keeper.once("payment")?; // make it once, and keep it
+//! let receipt = payments.run("user-42:order-7", &1999, async |attempt| charge(attempt.fence()).await).await?;
+//! println!("{receipt}"); // of this run, or of the one that was before
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+//! ```
+//!
+//! Where to go on: the [`guide`] (what a lock promises, fencing, [limits](guide::limits), [idempotency](guide::idempotency), failures,
+//! operations); [`Lock`], [`Limiter`] and [`Once`] for everything that can be set, and [`Lock::run`] for work that is cancelled when the lease is lost; [`LockGuard::lost`];
 //! [`Keeper::lock_all`] for several names, all of them or nothing.
 
 mod backend;

@@ -1,4 +1,4 @@
-//! The guide: what locks and limits promise, and how to live with what they cannot promise.
+//! The guide: what locks, limits and idempotency promise, and how to live with what they cannot promise.
 
 #[doc = include_str!("leases.md")]
 pub mod leases {}

@@ -179,7 +179,7 @@ pub(super) fn limit_circuit_closed(server: &str) {
     info!(target: LIMIT_TARGET, message = table::LIMIT_CIRCUIT_CLOSED.name, server);
 }
 
-/// A limit's key names a subject, who is nobody's business above debug.
+/// A limit's key names a subject, who is nobody's business above debug; other keys have a field of their own.
 struct WithoutKey<'a>(&'a Error);
 
 impl fmt::Display for WithoutKey<'_> {
@@ -241,16 +241,16 @@ pub(super) fn once_refused(once: &str, keys: &Keys, result: &str, holder: Option
 
 pub(super) fn once_failed(once: &str, error: &Error) {
     let (message, reason) = (table::ONCE_FAILED.name, Reason::from(error).word());
-    debug!(target: ONCE_TARGET, message, once, %error, reason);
+    debug!(target: ONCE_TARGET, message, once, error = %WithoutKey(error), reason);
 }
 
 /// The first failure in a row is a warning.
 pub(super) fn once_renew_failed(of: OfAttempt<'_>, error: &Error, is_first: bool) {
     let reason = Reason::from(error).word();
     if is_first {
-        of_attempt!(warn, table::ONCE_RENEW_FAILED, of, %error, reason);
+        of_attempt!(warn, table::ONCE_RENEW_FAILED, of, error = %WithoutKey(error), reason);
     } else {
-        of_attempt!(debug, table::ONCE_RENEW_FAILED, of, %error, reason);
+        of_attempt!(debug, table::ONCE_RENEW_FAILED, of, error = %WithoutKey(error), reason);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::idempotency::{CompleteReply, HowAbandoned, Resolution, ResolveReply, Stored, Strayed};
 use lockkeeper_core::lock::{Fence, Holder, Identity, OwnerToken};
 use lockkeeper_core::{Error, ErrorKind, Key, Keys, Prefix, Timestamp, Uptime};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
@@ -13,14 +14,17 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::class::Classes;
 use super::emit::MAX_NAME_BYTES;
+use super::events::OfAttempt;
 use super::limit::{LimitClass, Limiters, word};
+use super::once::{MAX_ONCES, OnceClass, Onces};
 use super::{
-    Class, Decided, EVENTS, MAX_CLASSES, MAX_LIMITERS, METRICS, MetricKind, Reason, Way, circuit_closed,
-    circuit_opened, describe, events, waiting_fell_back,
+    Class, Decided, EVENTS, LIMIT_TARGET, MAX_CLASSES, MAX_LIMITERS, METRICS, MetricKind, ONCE_TARGET,
+    Reason, Way, circuit_closed, circuit_opened, describe, events, waiting_fell_back,
 };
 use crate::Keeper;
 use crate::limit::{Source, Verdict, WhenAway};
 use crate::lock::{Busy, LossReason, Released};
+use crate::once::{Begun, Replay};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -77,13 +81,48 @@ fn emit_everything_of_limits(class: LimitClass, verdict: &Verdict) {
     circuit_closed("redis://h");
 }
 
+/// An answer that was kept by a memory store.
+async fn replay() -> Replay {
+    let once = Keeper::connect("memory://").await.unwrap().once("replays").unwrap();
+    let request = crate::fingerprint::of_bytes("request");
+    let Begun::Claimed(attempt) = once.begin("a", request).await.unwrap() else { panic!() };
+    attempt.complete(Stored::nothing()).await.unwrap();
+    let Begun::Completed(replay) = once.begin("a", request).await.unwrap() else { panic!() };
+    replay
+}
+
+fn emit_everything_of_once(class: OnceClass, replay: Replay, keys: &Keys, token: &OwnerToken) {
+    let of = OfAttempt { once: class.name(), keys, token, fence: Fence::new(42), attempt: 2 };
+    let error = Error::new(ErrorKind::Unreachable, "begin", "nobody there").with_key(keys);
+    let (stored, holder) = (Stored::nothing(), token.holder());
+    class.claimed(of, true);
+    class.begun(keys, &Begun::Completed(replay));
+    class.begun(keys, &Begun::Running { holder: holder.clone(), attempt: 1, retry_after: SECOND });
+    class.failed(&error);
+    class.renewal_failed(of, &error, true);
+    class.lost(of, &LossReason::KeyGone, SECOND);
+    class.lost(of, &LossReason::Released, SECOND);
+    class.completed(of, &stored, &Ok(CompleteReply::Completed { remaining: SECOND }), SECOND);
+    class.completed(of, &stored, &Ok(CompleteReply::Strayed(Strayed::Gone)), SECOND);
+    class.abandoned(of, HowAbandoned::Crashed, SECOND);
+    events::once_resolved("order", keys, &holder, of.fence, &Resolution::Undone, &ResolveReply::Resolved);
+    class.renewed();
+    class.renewal_strayed(&Strayed::TakenOver(holder));
+    class.running(2);
+    class.running(-1);
+    class.waiting(1);
+}
+
 #[tokio::test]
 async fn every_metric_is_emitted_with_the_labels_of_the_table() {
     let class = Class::named("order").unwrap();
     let (limit, verdict) = (LimitClass::named("order").unwrap(), verdict().await);
+    let (once, replay) = (OnceClass::named("order").unwrap(), replay().await);
+    let keys = Keys::from(Key::new(&Prefix::empty(), "a").unwrap());
     let seen = emitted(|| {
         emit_everything(class);
         emit_everything_of_limits(limit, &verdict);
+        emit_everything_of_once(once, replay, &keys, &token());
     });
     let names: BTreeSet<_> = seen.keys().map(|series| series.split('{').next().unwrap()).collect();
     assert_eq!(names, METRICS.iter().map(|metric| metric.name).collect());
@@ -116,6 +155,21 @@ async fn every_metric_is_emitted_with_the_labels_of_the_table() {
     }
     let timed = seen.keys().filter(|series| series.starts_with("redis_limit_decision_duration"));
     assert_eq!(timed.count(), 2, "what memory decides has no duration");
+    for series in [
+        "begin_total{once=order,result=replayed,reason=none}",
+        "begin_total{once=order,result=running,reason=none}",
+        "begin_total{once=order,result=failed,reason=unreachable}",
+        "takeovers_total{once=order}",
+        "complete_total{once=order,result=success,reason=none}",
+        "complete_total{once=order,result=failed,reason=lost}",
+        "abandoned_total{once=order,how=crashed}",
+        "lost_total{once=order,reason=key_gone}",
+        "watchdog_extend_total{once=order,result=success,reason=none}",
+        "watchdog_extend_total{once=order,result=failed,reason=held_by_another}",
+    ] {
+        assert_eq!(count(&format!("redis_once_{series}")), 1, "{series}");
+    }
+    assert_eq!(seen["redis_once_running{once=order}"], DebugValue::Gauge(1.0.into()));
 }
 
 #[test]
@@ -248,8 +302,20 @@ fn names_of_limiters_are_bounded_short_words() {
 }
 
 #[test]
+fn names_of_what_runs_once_are_bounded_short_words() {
+    let mut onces = Onces::new();
+    for number in 0..MAX_ONCES {
+        onces.named(&format!("o{number}")).unwrap();
+    }
+    let error = onces.named("one_more").unwrap_err();
+    assert!(error.to_string().contains("at most 256"), "{error}");
+    assert!(onces.named("o1").is_ok());
+}
+
+#[test]
 fn a_declared_class_begins_at_zero() {
     let seen = emitted(|| {
+        let _ = OnceClass::named("idle").unwrap();
         let _ = LimitClass::named("idle").unwrap();
         let _ = Class::named("idle").unwrap();
     });
@@ -371,13 +437,17 @@ fn write_everything(keys: &Keys, token: &OwnerToken) {
     circuit_closed("redis://h");
 }
 
-#[test]
-fn every_event_is_written_with_the_fields_and_the_level_of_the_table() {
+#[tokio::test]
+async fn every_event_is_written_with_the_fields_and_the_level_of_the_table() {
+    let replay = replay().await;
     let log = Log::default();
     let keys = Keys::from(Key::new(&Prefix::new("lock:").unwrap(), "a").unwrap());
     let token = token();
     let subscriber = tracing_subscriber::registry().with(log.clone());
-    tracing::subscriber::with_default(subscriber, || write_everything(&keys, &token));
+    tracing::subscriber::with_default(subscriber, || {
+        write_everything(&keys, &token);
+        emit_everything_of_once(OnceClass::named("written").unwrap(), replay, &keys, &token);
+    });
     let written = std::mem::take(&mut *log.0.lock());
     assert_eq!(written.len(), EVENTS.len());
     for ((level, fields), event) in written.iter().zip(EVENTS) {
@@ -387,7 +457,11 @@ fn every_event_is_written_with_the_fields_and_the_level_of_the_table() {
         assert_eq!(fields.keys().map(String::as_str).collect::<BTreeSet<_>>(), expected, "{name}");
         let named: Vec<_> =
             fields.iter().filter(|(_, value)| value.contains("lock:a")).map(|(name, _)| name).collect();
-        let key = if name == "limit_denied" { "limit_key" } else { "lock_key" };
+        let key = match event.target {
+            LIMIT_TARGET => "limit_key",
+            ONCE_TARGET => "once_key",
+            _ => "lock_key",
+        };
         let expected: &[&str] = if event.fields.contains(&key) { &[key] } else { &[] };
         assert_eq!(named, expected, "{name}");
         if let Some(client) = fields.get("client_id") {
