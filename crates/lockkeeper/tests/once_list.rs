@@ -30,6 +30,7 @@ async fn listed(keeper: &Keeper, name: Option<&str>) -> Vec<OnceView> {
     loop {
         let page = keeper.list_once(name, cursor).await.unwrap();
         found.extend(page.records);
+        assert!(found.len() <= 4 * MANY, "pages come again and again");
         match page.next {
             Some(next) => cursor = Some(next),
             None => return found,
