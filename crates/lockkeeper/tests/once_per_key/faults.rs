@@ -1,9 +1,12 @@
 //! Lost replies, broken connections, stopped servers: nothing is run twice because of them, and nothing is left behind.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use lockkeeper::{Begun, Keeper, LossReason, OncePhase};
+use lockkeeper::{Begun, ErrorKind, Keeper, LossReason, OncePhase, Refusal};
 use lockkeeper_faults::DropReply;
+use lockkeeper_testkit::fake::{Fake, FakeServer, greeting};
 use lockkeeper_testkit::wait::until;
 
 use crate::common::{claim, ends, idle, impatient, lost, replay, request, whole};
@@ -58,6 +61,55 @@ async fn c16_a_completion_whose_connection_is_killed_is_sent_again() {
     ends(completing).await.unwrap();
     assert_eq!(replay(&once, "k").await.stored, whole("one"));
     assert_eq!(replay(&once, "cut").await.stored, whole("two"));
+}
+
+/// C16: while the result finds no place, its claim is renewed, however long its lease is.
+#[tokio::test]
+async fn c16_a_claim_is_renewed_while_its_completion_is_refused() {
+    let script =
+        |name: &str| lockkeeper::redis::SCRIPTS.iter().find(|script| script.name == name).unwrap().hash();
+    let (begin, keep_alive, complete) = (script("begin"), script("keep_alive"), script("complete"));
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let seen = renewals.clone();
+    let fake = FakeServer::start(move |_, words| {
+        let say = |rest: &str| Fake::Say(format!("*{}", rest.replace("NOW", ":1000000")));
+        match words.get(1).map(String::as_str) {
+            Some(hash) if hash == begin => say("5\r\nNOW\r\n$7\r\nclaimed\r\n:7\r\n:1\r\n:0"),
+            Some(hash) if hash == keep_alive => {
+                seen.fetch_add(1, Ordering::SeqCst);
+                say("2\r\nNOW\r\n$4\r\nkept")
+            }
+            Some(hash) if hash == complete && seen.load(Ordering::SeqCst) < 6 => {
+                Fake::Say("-LOADING Redis is loading the dataset in memory".to_owned())
+            }
+            Some(hash) if hash == complete => say("3\r\nNOW\r\n$9\r\ncompleted\r\n:5"),
+            _ => greeting(words).unwrap_or(Fake::Say("+OK".to_owned())),
+        }
+    });
+    let keeper = impatient(&fake.url()).await;
+    let attempt = claim(&keeper.once("faults").unwrap().lease(ms(600)), "k").await;
+    let completing = tokio::spawn(attempt.clone().complete(whole("done")));
+    let lost = tokio::time::timeout(secs(20), attempt.lost()).await.unwrap();
+    assert_eq!(lost, LossReason::Released, "two leases later");
+    ends(completing).await.unwrap();
+    assert!(renewals.load(Ordering::SeqCst) >= 6);
+}
+
+/// A refusal that does not pass is told at once, and whoever comes later is not told that it has run.
+#[tokio::test]
+async fn a_completion_that_is_refused_for_good_says_so() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let once = keeper.once("faults").unwrap().lease(ms(500));
+    let attempt = claim(&once, "k").await;
+    command(&server, &["ACL", "SETUSER", "default", "-set"]);
+    let error = attempt.clone().complete(whole("done")).await.unwrap_err();
+    command(&server, &["ACL", "SETUSER", "default", "+@all"]);
+    assert_eq!(error.kind(), ErrorKind::Refused(Refusal::NoPermission), "{error}");
+    assert!(matches!(attempt.loss(), Some(LossReason::NotRenewed(_))), "{:?}", attempt.loss());
+    drop(attempt);
+    let Begun::Claimed(again) = once.wait(secs(5)).begin("k", request()).await.unwrap() else { panic!() };
+    assert!(again.is_takeover(), "left to its lease, and crashed then");
 }
 
 /// Invariant 5: no answer is neither a claim nor a refusal, and nobody has run it: the key is open, not taken over.
