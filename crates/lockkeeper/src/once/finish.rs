@@ -36,7 +36,7 @@ pub(super) async fn complete(held: Arc<HeldAttempt>, stored: Stored) -> Result<C
         return Err(held.settled_already(COMPLETE));
     }
     // Whoever closes the keeper waits for it from now on.
-    let _busy = held.inner.background.busy();
+    let busy = held.inner.background.busy();
     let clock = held.inner.clock.clone();
     let until = clock.uptime().after(ANSWER_WITHIN);
     let mut unfinished = Unfinished { stored: capped(stored, held.terms.max_result), held, armed: true };
@@ -48,6 +48,7 @@ pub(super) async fn complete(held: Arc<HeldAttempt>, stored: Stored) -> Result<C
         }
     };
     let (answered, last) = unfinished.go_on(trouble);
+    drop(busy);
     tokio::select! {
         biased;
         answer = answered => answer.unwrap_or_else(|_| Err(not_yet(&last.lock()))),

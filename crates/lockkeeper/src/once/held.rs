@@ -149,14 +149,13 @@ impl HeldAttempt {
 
     /// The store says that it is not this attempt's any more.
     pub(super) fn stray(&self, strayed: &Strayed) {
-        match strayed {
-            Strayed::TakenOver(holder) => _ = self.lose(LossReason::HeldByAnother(holder.clone())),
-            Strayed::Gone if self.inner.clock.uptime() < self.deadline() => {
-                _ = self.lose(LossReason::KeyGone)
-            }
-            Strayed::Gone | Strayed::Lapsed => self.lapse(),
-            Strayed::Settled => self.end(),
-        }
+        let reason = match strayed {
+            Strayed::TakenOver(holder) => LossReason::HeldByAnother(holder.clone()),
+            Strayed::Gone if self.inner.clock.uptime() < self.deadline() => LossReason::KeyGone,
+            Strayed::Gone | Strayed::Lapsed => return self.lapse(),
+            Strayed::Settled => return self.end(),
+        };
+        self.lose(reason);
     }
 
     pub(super) fn set_trouble(&self, trouble: Option<String>) -> bool {

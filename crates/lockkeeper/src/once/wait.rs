@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use lockkeeper_core::idempotency::Fingerprint;
-use lockkeeper_core::{Error, Keys, Uptime};
+use lockkeeper_core::{Clock, Error, Keys, Uptime};
 use lockkeeper_redis::{Lane, Watcher};
 use tokio::sync::SemaphorePermit;
 use tokio::sync::futures::Notified;
@@ -26,7 +26,7 @@ const BACKSTOP: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// The longest time without a question of anybody else.
 const BEHIND: Duration = Duration::from_secs(5);
-/// The least time between two questions, whoever tells of changes.
+/// The least time between two questions that the server's notices cause.
 const LEAST: Duration = Duration::from_millis(2);
 /// So long after the end of a lease, in microseconds, it has ended on the server too.
 const AFTER_END_US: std::ops::Range<u64> = 1000..5000;
@@ -127,14 +127,13 @@ impl<'a> Waiting<'a> {
         let turn = tokio::select! {
             biased;
             () = told => None,
-            () = changed(self.watcher.as_ref()) => None,
+            () = changed(self.watcher.as_ref(), clock, self.last_question.after(LEAST)) => None,
             () = sleep_until(clock, due) => None,
             turn = line.turn(), if self.turn.is_none() => turn,
         };
         if let Some(turn) = turn {
             self.take(turn);
         }
-        sleep_until(clock, self.last_question.after(LEAST).min(self.until)).await;
     }
 
     fn take(&mut self, turn: SemaphorePermit<'a>) {
@@ -169,11 +168,13 @@ impl<'a> Waiting<'a> {
     }
 }
 
-async fn changed(watcher: Option<&Watcher>) {
+/// The server tells of a change; not before `earliest`.
+async fn changed(watcher: Option<&Watcher>, clock: &dyn Clock, earliest: Uptime) {
     match watcher {
         Some(watcher) => watcher.changed().await,
         None => std::future::pending().await,
     }
+    sleep_until(clock, earliest).await;
 }
 
 /// One who waits, for telemetry.

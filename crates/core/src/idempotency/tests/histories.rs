@@ -118,7 +118,7 @@ fn begun(seen: &mut Seen, decision: &Begin, before: Phase) {
             seen.completed = None;
         }
         BeginReply::Completed { stored, .. } => {
-            assert_eq!(Some(stored), seen.completed, "another result was replayed")
+            assert_eq!(Some(stored), seen.completed, "another result was replayed");
         }
         BeginReply::Unknown { .. } => assert_eq!(before, Phase::Unknown),
         BeginReply::Running { .. } => assert_eq!(before, Phase::Running),

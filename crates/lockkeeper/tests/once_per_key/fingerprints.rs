@@ -137,9 +137,9 @@ fn fingerprints_never_change() {
     }
 }
 
-const GOLDEN_JSON: &str = "?";
-const GOLDEN_BYTES: &str = "?";
-const GOLDEN_PARTS: &str = "?";
+const GOLDEN_JSON: &str = "65f6c128da867a471b9263b62d830a89b69cf8a2dd7a9f49d72373c41ff8d34f";
+const GOLDEN_BYTES: &str = "b9346c6e3c27c13297e7815545050149d4fd6d542beab246f0c8bea8d902c188";
+const GOLDEN_PARTS: &str = "2382eef5a8e27a1d0c9cef1d68a73f8274b281befac828dec2c4befb1c24e0c7";
 
 #[test]
 fn a_value_has_the_fingerprint_of_its_json() {
