@@ -1,10 +1,15 @@
 //! The same on a real server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::middleware::{Next, from_fn};
 use lockkeeper::Keeper;
 use lockkeeper_faults::{RedisServer, Reply, ServerKind, available};
 use lockkeeper_testkit::wait::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 use crate::support::*;
 
@@ -43,6 +48,15 @@ async fn c31_c49_a_replay_is_real_across_processes_and_the_handler_ran_once() {
     assert!(server.command(&["PTTL", key]).unwrap().as_int().unwrap() > 0);
 }
 
+/// Counts the futures that ended, whichever way.
+struct OnDrop(Arc<AtomicUsize>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// The client closes its connection while the handler runs, after the effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c62_a_client_that_hangs_up_after_the_effect_finds_the_answer() {
@@ -51,7 +65,7 @@ async fn c62_a_client_that_hangs_up_after_the_effect_finds_the_answer() {
     }
     let server = RedisServer::builder().start().unwrap();
     let keeper = Keeper::connect(&server.url()).await.unwrap();
-    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let gate = Arc::new(Semaphore::new(0));
     let waiting = gate.clone();
     let (router, runs) = app(builder(orders(&keeper)), move |run, _| {
         let gate = waiting.clone();
@@ -62,7 +76,15 @@ async fn c62_a_client_that_hangs_up_after_the_effect_finds_the_answer() {
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let served = router.clone();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let counting = dropped.clone();
+    let served = router.clone().layer(from_fn(move |request, next: Next| {
+        let counted = OnDrop(counting.clone());
+        async move {
+            let _counted = counted;
+            next.run(request).await
+        }
+    }));
     tokio::spawn(async move { axum::serve(listener, served).await });
 
     let request = "POST /orders HTTP/1.1\r\nhost: shop\r\nx-user: a\r\nidempotency-key: 1\r\n\
@@ -71,6 +93,7 @@ async fn c62_a_client_that_hangs_up_after_the_effect_finds_the_answer() {
     connection.write_all(request.as_bytes()).await.unwrap();
     until("it runs", LIMIT, async || runs.count() == 1).await;
     drop(connection);
+    until("the server has noticed", LIMIT, async || dropped.load(Ordering::SeqCst) == 1).await;
     gate.add_permits(1);
     until("it is recorded", LIMIT, async || send(&router, post("1", "body")).await.status() == 200).await;
 

@@ -106,8 +106,8 @@ async fn c35_events_pass_at_once_and_a_second_request_does_not_start_them_again(
             ([("content-type", "text/event-stream")], Body::new(StreamBody::new(events)))
         }
     });
-    let answer = head(&router, post("1", "")).await;
-    let mut body = answer.into_body();
+    let answer = tokio::time::timeout(LIMIT, head(&router, post("1", ""))).await;
+    let mut body = answer.expect("the head goes out before the first event").into_body();
     for event in ["data: 1\n\n", "data: 2\n\n"] {
         sender.send(Bytes::from(event)).unwrap();
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
