@@ -152,6 +152,7 @@ mod tests {
             for name in names {
                 let (key, fence) = fence_of(prefix, name);
                 assert_eq!(slot_of(key.as_bytes()), slot_of(&fence), "{prefix}{name}");
+                assert_eq!(slot_of(key.as_bytes()), slot_of(&side_key_of(&key, "word")), "{prefix}{name}");
                 assert!(fence.starts_with(&[prefix.as_bytes(), b"~fence:"].concat()), "{prefix}{name}");
             }
         }

@@ -58,12 +58,27 @@ impl Sales {
             let (store, database) = (&self.shared.store, &self.shared.database);
             return self.shared.naive.stock(store, database, &sale.terms).await;
         }
+        if self.is_forgotten(&sale) {
+            return self.stock_of_orders(&sale).await;
+        }
         let looks = self.settled_looks(&sale).await?;
         if looks.iter().any(Option::is_none) {
             return Err(SaleError::StockUnknown(sku.clone()));
         }
         let (written, refused) = books::count(&self.shared.database, sku).await?;
         Ok(stock(&sale, &Sum::of(&looks), written, refused))
+    }
+
+    /// The store does not keep the sale any more.
+    pub(super) fn is_forgotten(&self, sale: &Sale) -> bool {
+        self.shared.store.now() >= sale.terms.until()
+    }
+
+    /// All that is known of a sale that the store has forgotten.
+    pub(super) async fn stock_of_orders(&self, sale: &Sale) -> Result<Stock, SaleError> {
+        let (written, refused) = books::count(&self.shared.database, &sale.terms.sku).await?;
+        let left = u64::from(sale.terms.initial).saturating_sub(written);
+        Ok(stock(sale, &Sum { left, sold: written, ..Sum::default() }, written, refused))
     }
 
     /// Looks at all shards until nothing moved between them from one look to the next, so that no unit is counted twice or

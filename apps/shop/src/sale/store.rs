@@ -100,6 +100,9 @@ impl Memory {
         decision.set_not_after(now.after(within));
         // A sale is decided shard by shard.
         let key = at.at(0);
+        if !shards.contains_key(key) {
+            forget_expired(&mut shards, now);
+        }
         let cell = shards.entry(key.clone()).or_default();
         let verdict = decide_within(&decision, std::slice::from_mut(cell), now);
         if cell.is_empty() {
@@ -110,5 +113,39 @@ impl Memory {
             Ok(Err(_too_late)) => Err(Error::new(ErrorKind::TooLate, D::NAME, "").with_key(at)),
             Err(wrong) => Err(wrong.into_error::<D>(at)),
         }
+    }
+}
+
+/// Sales that are over take no memory for ever.
+fn forget_expired(shards: &mut HashMap<Key, Shard>, now: Timestamp) {
+    shards.retain(|_, shard| {
+        shard.expire(now);
+        !shard.is_empty()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::{ManualClock, Prefix};
+
+    use super::*;
+    use crate::sale::shard::{Look, Open};
+
+    #[tokio::test]
+    async fn sales_that_are_over_are_forgotten_when_another_one_comes() {
+        let clock = Arc::new(ManualClock::default());
+        let store = SaleStore::memory(clock.clone());
+        let at = |name: &str| Keys::from(Key::new(&Prefix::new("shop:").unwrap(), name).unwrap());
+        let within = Duration::from_secs(1);
+        for name in ["{a:0}", "{b:0}"] {
+            let (opens, not_after) = (clock.wall(), Timestamp::MAX);
+            let until = opens.after(within);
+            let open = Open { opens, closes: until, until, epoch: 1, left: 1, sold: 0, not_after };
+            store.apply(&at(name), open, within).await.unwrap();
+            clock.advance(within * 2);
+        }
+        assert_eq!(store.apply(&at("{c:0}"), Look, within).await.unwrap().reply, None);
+        let Kind::Memory(memory) = &store.0 else { panic!("not in memory") };
+        assert!(memory.shards.lock().is_empty());
     }
 }

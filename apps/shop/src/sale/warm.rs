@@ -23,9 +23,6 @@ const LEASE: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(15);
 /// Orders that are read, and marks that are written, at once.
 const PAGE: i64 = 500;
-/// Workers write while it is counted; so a difference is counted again.
-const RECOUNTS: u32 = 20;
-const RECOUNT_PAUSE: Duration = Duration::from_millis(25);
 
 impl Sales {
     /// Makes the shards that the store has not.
@@ -63,6 +60,9 @@ impl Sales {
     }
 
     async fn reconcile_held(&self, sale: &Sale, guard: &LockGuard) -> Result<Reconciled, SaleError> {
+        if self.is_forgotten(sale) {
+            return Ok(Reconciled { stock: self.stock_of_orders(sale).await?, ..Reconciled::default() });
+        }
         let looks = self.look_all(sale).await?;
         let finished_transfers = self.finish_all(sale, &looks).await?;
         let rebuilt_shards = match looks.iter().all(Option::is_some) {
@@ -73,31 +73,20 @@ impl Sales {
         Ok(Reconciled { finished_transfers, rebuilt_shards, ..counted })
     }
 
+    /// Sales and workers may go on meanwhile: what they can have done between two counts is no difference.
     async fn compare(&self, sale: &Sale) -> Result<Reconciled, SaleError> {
-        let mut counted = self.compare_once(sale).await?;
-        for _ in 0..RECOUNTS {
-            if counted.is_clean() {
-                break;
-            }
-            tokio::time::sleep(RECOUNT_PAUSE).await;
-            counted = self.compare_once(sale).await?;
-        }
+        let (database, sku) = (&self.shared.database, &sale.terms.sku);
+        let (before, _) = books::count(database, sku).await?;
+        let sum = Sum::of(&self.settled_looks(sale).await?);
+        let (after, refused) = books::count(database, sku).await?;
+        let missing_units = difference(u64::from(sale.terms.initial), sum.units());
+        let missing_orders = missing_orders(&sum, before, after);
+        let stock = count::stock(sale, &sum, after, refused);
+        let counted = Reconciled { missing_units, missing_orders, stock, ..Reconciled::default() };
         if !counted.is_clean() {
-            let Reconciled { missing_units, missing_orders, .. } = counted;
-            tracing::error!(sku = %sale.terms.sku, missing_units, missing_orders, "store and database disagree");
+            tracing::error!(%sku, missing_units, missing_orders, "store and database disagree");
         }
         Ok(counted)
-    }
-
-    async fn compare_once(&self, sale: &Sale) -> Result<Reconciled, SaleError> {
-        let sum = Sum::of(&self.settled_looks(sale).await?);
-        let (written, refused) = books::count(&self.shared.database, &sale.terms.sku).await?;
-        Ok(Reconciled {
-            missing_units: difference(u64::from(sale.terms.initial), sum.units()),
-            missing_orders: difference(sum.sold, sum.queued + written + sum.withheld),
-            stock: count::stock(sale, &sum, written, refused),
-            ..Reconciled::default()
-        })
     }
 
     async fn guard(&self, sale: &Sale) -> Result<LockGuard, SaleError> {
@@ -201,6 +190,35 @@ fn lost(detail: &str) -> Error {
     Error::new(ErrorKind::Lost, "reconcile", detail)
 }
 
+/// A worker removes a message after its order is written: so no more can have left the outboxes than are written after
+/// looking, and no more can have been written before than were sold.
+fn missing_orders(sum: &Sum, before: u64, after: u64) -> i64 {
+    let sold = sum.sold.saturating_sub(sum.withheld);
+    match sold.saturating_sub(sum.queued) {
+        finished if finished > after => difference(finished, after),
+        _ => difference(sold, before).min(0),
+    }
+}
+
 fn difference(should: u64, is: u64) -> i64 {
     books::number(should) - books::number(is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sales_and_workers_do_meanwhile_is_no_difference() {
+        let sum = |sold, queued, withheld| Sum { sold, queued, withheld, ..Sum::default() };
+        // Nothing goes on; written and not yet removed; written while it was looked.
+        for (sum, before, after) in
+            [(sum(5, 0, 0), 5, 5), (sum(5, 2, 0), 5, 5), (sum(5, 2, 0), 3, 8), (sum(6, 0, 1), 5, 5)]
+        {
+            assert_eq!(missing_orders(&sum, before, after), 0);
+        }
+        assert_eq!(missing_orders(&sum(5, 0, 0), 3, 3), 2);
+        assert_eq!(missing_orders(&sum(5, 1, 0), 3, 3), 1);
+        assert_eq!(missing_orders(&sum(5, 0, 0), 7, 7), -2);
+    }
 }

@@ -66,6 +66,9 @@ async fn a_sale_opens_and_closes_by_the_clock_of_the_store() {
     clock.advance(Duration::from_secs(4 * 86_400));
     assert_eq!(shop.buys(&buyer(2)).await, Bought::Closed);
     assert_eq!(shop.outcome(&buyer(2)).await, Outcome::None);
+    let stock = shop.sales.reconcile(&sku()).await.unwrap().stock;
+    assert_eq!((stock.initial, stock.remaining, stock.sold), (9, 9, 0));
+    assert_eq!(shop.sales.stock(&sku()).await.unwrap(), stock);
 }
 
 #[tokio::test]

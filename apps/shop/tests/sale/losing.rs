@@ -60,7 +60,7 @@ async fn opening_a_flushed_sale_again_rebuilds_it() {
         shop.flush();
         let (one, other) = (shop.another(), shop.another());
         let (one, other) = tokio::join!(one.open(terms.clone()), other.open(terms.clone()));
-        (one.unwrap(), other.unwrap());
+        one.and(other).unwrap();
         let stock = shop.sales.stock(&sku()).await.unwrap();
         assert_eq!((stock.remaining, stock.sold, stock.written), (6, 4, 4));
     }

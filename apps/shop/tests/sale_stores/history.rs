@@ -41,7 +41,7 @@ pub(crate) enum Step {
     Take { shard: u8, most: usize, idle_ms: u64 },
     Done { shard: u8, first: u8, many: u8 },
     Advance { us: u64 },
-    StepBack { us: u64 },
+    SetBack { us: u64 },
     Forget,
 }
 
@@ -70,7 +70,7 @@ fn steps() -> impl Strategy<Value = Step> {
         4 => (shard(), 1usize..4, prop_oneof![Just(0u64), 1u64..200]).prop_map(|(shard, most, idle_ms)| Step::Take { shard, most, idle_ms }),
         3 => (shard(), 0u8..12, 1u8..5).prop_map(|(shard, first, many)| Step::Done { shard, first, many }),
         4 => prop_oneof![0u64..2000, 0u64..300_000].prop_map(|us| Step::Advance { us }),
-        1 => (1u64..200_000).prop_map(|us| Step::StepBack { us }),
+        1 => (1u64..200_000).prop_map(|us| Step::SetBack { us }),
         1 => Just(Step::Forget),
     ]
 }
@@ -171,7 +171,7 @@ impl<'a, A: Arm> Run<'a, A> {
                 self.arm.advance(Duration::from_micros(us));
                 String::new()
             }
-            Step::StepBack { us } => {
+            Step::SetBack { us } => {
                 // What has expired is looked at first, so that both have removed it.
                 self.look().await;
                 self.arm.step_back(Duration::from_micros(us));

@@ -15,6 +15,7 @@ fn us(at: u64) -> Timestamp {
     Timestamp::from_micros(at)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "decisions are made where they are used")]
 fn at<D: Decision<State = Shard>>(shard: &mut Shard, now: u64, decision: D) -> D::Reply {
     decide_within(&decision, std::slice::from_mut(shard), us(now)).unwrap().unwrap()
 }
