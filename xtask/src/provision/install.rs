@@ -22,7 +22,6 @@ fn install(workspace: &Workspace, machine: &Machine, need: Need) -> Result<()> {
     match need {
         Need::RedisServer | Need::Faketime | Need::Chromium | Need::Postgres | Need::Pip => {
             try_call(workspace, machine.install(need));
-            try_call(workspace, machine.install(need));
         }
         Need::Rustfmt => try_call(workspace, Some(Call::new("rustup", "component add rustfmt"))),
         Need::Clippy => try_call(workspace, Some(Call::new("rustup", "component add clippy"))),
