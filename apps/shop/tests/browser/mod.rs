@@ -57,6 +57,10 @@ impl Browser {
 
     /// One call of the protocol, and its result. Events in between are passed over.
     pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.try_call(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn try_call(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         self.last_id += 1;
         let mut message = json!({ "id": self.last_id, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -70,8 +74,7 @@ impl Browser {
             assert_eq!(answer.pop(), Some(0), "{method}: chromium has ended");
             let answer: Value = serde_json::from_slice(&answer).unwrap();
             if answer["id"] == self.last_id {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
+                return if answer["error"].is_null() { Ok(answer["result"].clone()) } else { Err(answer) };
             }
         }
     }
@@ -80,30 +83,32 @@ impl Browser {
     pub(crate) fn open(&mut self, url: &str) {
         let gone = self.call("Page.navigate", &json!({ "url": url }));
         assert!(gone["errorText"].is_null(), "{url}: {gone}");
-        self.until(
-            "the page is loaded",
-            "document.readyState === 'complete' && location.href !== 'about:blank'",
-        );
+        self.until("the page is loaded", "location.href !== 'about:blank'");
     }
 
     /// What this script comes to; awaited, where it is a promise.
     pub(crate) fn eval(&mut self, script: &str) -> Value {
-        let params = json!({ "expression": script, "returnByValue": true, "awaitPromise": true });
-        let answer = self.call("Runtime.evaluate", &params);
-        assert!(answer["exceptionDetails"].is_null(), "{script}: {answer}");
-        answer["result"]["value"].clone()
+        self.try_eval(script).unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Waits until this script is true.
+    fn try_eval(&mut self, script: &str) -> Result<Value, Value> {
+        let params = json!({ "expression": script, "returnByValue": true, "awaitPromise": true });
+        let answer = self.try_call("Runtime.evaluate", &params)?;
+        match answer["exceptionDetails"].is_null() {
+            true => Ok(answer["result"]["value"].clone()),
+            false => Err(answer),
+        }
+    }
+
+    /// Waits until this script is true of a page that is loaded. While one page goes and the next one comes, scripts fail.
     pub(crate) fn until(&mut self, what: &str, script: &str) {
-        let begun = Instant::now();
-        while self.eval(script) != true {
-            let shown = begun.elapsed() > WITHIN;
-            assert!(
-                !shown,
-                "not within {WITHIN:?}: {what}; the page says {}",
-                self.eval("document.body.innerText")
-            );
+        let (begun, script) = (Instant::now(), format!("document.readyState === 'complete' && ({script})"));
+        loop {
+            let last = self.try_eval(&script);
+            if last == Ok(true.into()) {
+                return;
+            }
+            assert!(begun.elapsed() < WITHIN, "not within {WITHIN:?}: {what}; last {last:?}");
             std::thread::sleep(STEP);
         }
     }
