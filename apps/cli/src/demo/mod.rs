@@ -30,7 +30,11 @@ enum What {
     Locks(locks::LocksArgs),
     /// One process of the shop.
     #[command(hide = true)]
-    Process(Box<lockkeeper_shop::serve::ServeArgs>),
+    Process {
+        /// As `lockkeeper-shop serve` reads them.
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
 }
 
 /// Runs it, on a runtime of its own.
@@ -41,7 +45,7 @@ pub fn start(args: DemoArgs, common: &Common) -> anyhow::Result<ExitCode> {
     match args.what {
         // Its expected warnings are held back thread by thread, and it has one.
         Some(What::Locks(locks)) => crate::args::block_on(locks::run(locks, common)),
-        Some(What::Process(process)) => threads()?.block_on(shop::process(*process)),
+        Some(What::Process { words }) => threads()?.block_on(shop::process(&words)),
         None => threads()?.block_on(shop::run(args.shop, common)),
     }
 }

@@ -107,7 +107,7 @@ impl Host {
 /// This program, started again. What it writes to standard error is nobody's business, unless somebody asked for a log.
 async fn process(args: &ServeArgs) -> anyhow::Result<(Child, SocketAddr)> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command.args(["demo", "process", "--listen", &args.listen.to_string(), "--sku", args.sku.as_str()]);
+    command.args(["demo", "process", "--", "--listen", &args.listen.to_string(), "--sku", args.sku.as_str()]);
     command.args(["--stock", &args.stock.to_string()]);
     command.args([
         "--sale-limit",

@@ -46,8 +46,8 @@ pub(super) async fn run(args: SaleArgs, common: &Common) -> anyhow::Result<ExitC
 }
 
 /// One process of the shop: says where it listens, and ends with the demo that started it, or when it is told to.
-pub(super) async fn process(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    let running = start(args).await?;
+pub(super) async fn process(words: &[String]) -> anyhow::Result<ExitCode> {
+    let running = start(ServeArgs::typed(words.iter().map(String::as_str))?).await?;
     println!("{}{}", host::LISTENING, running.address());
     let demo_ended =
         tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()));

@@ -34,8 +34,9 @@ fn heading(outcome: &Outcome) -> String {
     let crash = if protected.workers.is_some() { "a worker crashes" } else { "a shop process is killed" };
     format!(
         "A flash sale: {} lanterns, {} buyers who click twice, lose answers and come\n\
-         again. Store {store}, orders in {database}. First the shop looks and then acts;\n\
-         then it is protected. Midway {crash}.",
+         again. First the shop looks and then acts; then it is protected, and midway\n\
+         {crash}.\n\
+         Store {store}, orders in {database}.",
         naive.stock, naive.buyers
     )
 }
