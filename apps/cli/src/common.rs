@@ -67,6 +67,11 @@ impl Common {
         self.url.is_some()
     }
 
+    /// The command line names a certificate authority.
+    pub fn has_certificate(&self) -> bool {
+        self.ca.is_some()
+    }
+
     /// A builder for the server of [`url`](Self::url).
     ///
     /// # Errors

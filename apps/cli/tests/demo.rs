@@ -34,9 +34,14 @@ fn outcome(args: &[&str]) -> Value {
 /// The protected sale sold exactly what there was, to different buyers.
 fn check(outcome: &Value) {
     let protected = &outcome["protected"];
-    for (name, expected) in
-        [("stock", 40), ("sold", 40), ("oversold", 0), ("duplicate_orders", 0), ("remaining", 0)]
-    {
+    for (name, expected) in [
+        ("stock", 40),
+        ("sold", 40),
+        ("oversold", 0),
+        ("duplicate_orders", 0),
+        ("contradictions", 0),
+        ("remaining", 0),
+    ] {
         assert_eq!(protected[name], expected, "{name}: {outcome}");
     }
     assert_eq!(outcome["naive"]["stock"], 40);
@@ -93,6 +98,14 @@ fn a_server_that_is_away_is_named_in_one_line() {
     let error = String::from_utf8(output.stderr).unwrap();
     let is_named = error.lines().count() == 1 && error.contains("127.0.0.1:1");
     assert!(is_named && !error.contains("hunter2"), "{error}");
+}
+
+#[test]
+fn an_address_that_is_taken_is_said_before_anything_is_played() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = command(&["demo", "--serve", &address]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(64), 0), "{output:?}");
 }
 
 /// A demo that stays open; killed when a test fails.

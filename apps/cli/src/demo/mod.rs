@@ -14,7 +14,7 @@ use crate::common::Common;
 /// Thousands of buyers, over real HTTP, want a hundred lanterns. They click twice, lose answers, come again; a worker
 /// crashes. First the shop looks and then acts, then it decides in one step behind limits, locks and idempotency. Without
 /// --url (or --env-url) everything is in this process, and it needs no server. With a Redis URL it starts itself as several shop
-/// processes, and kills one of them midway. Exit code 0: the protected shop sold exactly its stock; 1: it did not.
+/// processes, and kills one of them midway; its keys there expire ten days later. Exit code 0: the protected shop sold exactly its stock; 1: it did not.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {

@@ -52,7 +52,7 @@ pub(super) async fn play_and_keep(stage: &Stage, mode: Mode, show: bool) -> anyh
     let stock = written(&sales, &sku).await?;
     let duplicate_orders = sales.duplicates(&sku).await?;
     let books = Books { stock, duplicate_orders, workers: host.workers_saw() };
-    Ok((Act::new(stage.stock, books, report), host))
+    Ok((Act::new(stage.stock, &books, &report), host))
 }
 
 fn bar_of(mode: Mode, buyers: u32, show: bool) -> Bar {

@@ -26,7 +26,7 @@ pub(in crate::demo) struct SaleArgs {
     pub(super) env_url: bool,
 
     /// Where orders are written: postgres://…, or sqlite://FILE?mode=rwc [default: a database of the demo's own].
-    #[arg(long, value_name = "URL", env = "LOCKKEEPER_DATABASE", hide_env_values = true)]
+    #[arg(long, value_name = "URL")]
     pub(super) database: Option<String>,
 
     /// Keep the shop's page open when the demo is over, at this address; Ctrl-C ends it.

@@ -47,6 +47,8 @@ pub(super) struct Act {
     pub(super) refused: BTreeMap<String, u64>,
     /// Clicks whose answer nobody heard, by what happened.
     pub(super) unheard: BTreeMap<String, u64>,
+    /// Buyers who were told two tickets, and tickets that were told to two.
+    pub(super) contradictions: u64,
     pub(super) latency: Latency,
     pub(super) seconds: f64,
 }
@@ -87,8 +89,8 @@ impl Add for WorkersSaw {
 }
 
 impl Act {
-    pub(super) fn new(initial: u32, books: Books, report: Report) -> Self {
-        let Books { stock, duplicate_orders, workers } = books;
+    pub(super) fn new(initial: u32, books: &Books, report: &Report) -> Self {
+        let Books { stock, duplicate_orders, workers } = *books;
         let (initial, sold) = (u64::from(initial), stock.written);
         let of = |wanted: &dyn Fn(&str) -> bool| {
             let wanted = report.answers.iter().filter(|(name, _)| wanted(name));
@@ -108,6 +110,7 @@ impl Act {
             repeated: report.answers.get(GRANTED[1]).copied().unwrap_or_default(),
             refused: of(&|name| !GRANTED.contains(&name) && !UNHEARD.contains(&name)),
             unheard: of(&|name| UNHEARD.contains(&name)),
+            contradictions: report.contradictions + (report.tickets - report.distinct_tickets),
             latency: report.latency,
             seconds: report.seconds,
         }
@@ -117,10 +120,13 @@ impl Act {
 impl Outcome {
     /// What the protected shop failed to do.
     pub(super) fn broken(&self) -> Option<String> {
-        let Act { stock, sold, duplicate_orders, buyers, .. } = self.protected;
+        let Act { stock, sold, duplicate_orders, contradictions, buyers, .. } = self.protected;
         let wanted = stock.min(u64::from(buyers));
         if sold > stock {
             return Some(format!("protected, it sold {sold} of {stock}"));
+        }
+        if contradictions > 0 {
+            return Some(format!("protected, {contradictions} answers contradict others"));
         }
         if duplicate_orders > 0 {
             return Some(format!("protected, {duplicate_orders} orders are duplicates"));

@@ -8,11 +8,12 @@ use tempfile::TempDir;
 use super::args::SaleArgs;
 use super::unique;
 use crate::common::Common;
+use crate::exit::Failure;
 
 /// What nobody reaches: the naive shop has no limits.
 const NO_LIMIT: &str = "1000000000/s";
 /// The shop lets 20 per second in; here the crowd is not to be waited for so long.
-const SALE_LIMIT: &str = "1000/s burst=100";
+const PER_SECOND: u32 = 1000;
 
 /// The stage.
 #[derive(Debug)]
@@ -34,6 +35,14 @@ pub(super) struct Stage {
 impl Stage {
     /// Finds out where everything is, and that the server answers.
     pub(super) async fn set(args: &SaleArgs, common: &Common) -> anyhow::Result<Self> {
+        if common.has_certificate() {
+            return Err(Failure::usage("the demo takes no --ca: its processes would not know of it").into());
+        }
+        if let Some(address) = args.serve {
+            // Before anything is played.
+            let taken = |error| Failure::usage(format!("--serve {address}: {error}"));
+            std::net::TcpListener::bind(address).map_err(taken)?;
+        }
         let url = super::super::store_url(args.env_url, common)?;
         let is_embedded = url.starts_with("memory:");
         let store = if is_embedded { url.clone() } else { address(common).await? };
@@ -71,7 +80,7 @@ impl Stage {
         if mode == Mode::Naive {
             (args.sale_limit, args.buyer_limit) = (NO_LIMIT.parse()?, NO_LIMIT.parse()?);
         } else {
-            args.sale_limit = SALE_LIMIT.parse()?;
+            args.sale_limit = format!("{}/s burst=100", PER_SECOND.max(self.stock)).parse()?;
         }
         args.url.clone_from(&self.url);
         args.database.clone_from(&self.database);
