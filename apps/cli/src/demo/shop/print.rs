@@ -5,11 +5,13 @@ use crate::common;
 use crate::table::table;
 
 const CONCLUSION: &str = "\
-What to conclude: looking and then acting is two steps, and others act in between.
-Decide in one step; let limits keep the crowd off it, a lock the chores, and the
-idempotency key the second click. Behind them all stands the database: a unique
-index, and an update that refuses an older fence. See `lockkeeper demo locks` for
-what a lock can and cannot do, and `lockkeeper demo --serve` for the shop's page.";
+What to conclude: looking and then acting is two steps, and others act between
+them. Decide in one step; let limits keep the crowd off it, a lock the chores,
+and the idempotency key the second click. Behind them all stands the database:
+a unique index, and an update that refuses an older fence.
+
+`lockkeeper demo locks` shows what a lock can and cannot do,
+`lockkeeper demo --serve` the shop's page.";
 
 pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     if json {
@@ -78,9 +80,9 @@ fn protections(act: &Act) -> String {
     let refused = |reason| act.refused.get(reason).copied().unwrap_or_default();
     format!(
         "Where each protection acted:\n\
-         \x20 limits        {} clicks beyond the sale's rate, {} of buyers beyond their own:\n\
-         \x20               told when to come back, and they did\n\
-         \x20 one step      {} clicks of buyers who had one: the same ticket, no second unit;\n\
+         \x20 limits        {} clicks beyond the sale's rate, {} beyond a buyer's own:\n\
+         \x20               told when to come back\n\
+         \x20 one step      {} clicks of buyers who had one: the same ticket again;\n\
          \x20               {} found nothing left\n\
          \x20 outbox        {}:\n\
          \x20               {} tickets, {} orders, {} left to sell{}",
@@ -116,8 +118,8 @@ fn unique_index(workers: Option<WorkersSaw>) -> String {
 fn orders(orders: &Orders) -> String {
     let Orders { seen, charges } = orders;
     format!(
-        "Orders with an idempotency key: {} customers send each order twice at once, once\n\
-         more later, and use its key for another one:\n\
+        "Orders with an idempotency key: {} customers send each order twice at once,\n\
+         once more later, and use its key for another one:\n\
          \x20 {} requests: {} customers served, {} charged\n\
          \x20 {} answers replayed, {} told that the first is running, {} keys refused",
         seen.customers, seen.requests, seen.served, charges, seen.replayed, seen.running, seen.different,
