@@ -106,13 +106,12 @@ impl Unfinished {
 
     async fn answered(mut self) -> Answer {
         let (clock, within) = (self.held.inner.clock.clone(), self.held.inner.response_timeout);
-        let sent = clock.uptime();
+        let until = clock.uptime().after(ANSWER_WITHIN);
         let answer = ask(&self.held, &self.stored, Lane::Command, within.min(ANSWER_WITHIN)).await;
         let trouble = match answer {
             Err(error) if may_be_repeated(&error) => error,
             answer => {
                 self.armed = false;
-                self.tell_waiters(&answer, sent);
                 return conclude(&self.held, &self.stored, answer);
             }
         };
@@ -120,15 +119,7 @@ impl Unfinished {
         tokio::select! {
             biased;
             answer = answered => answer.unwrap_or_else(|_| Err(not_again(NOBODY_LEFT, &last.lock()))),
-            () = sleep_until(&*clock, sent.after(ANSWER_WITHIN)) => Err(not_yet(&last.lock())),
-        }
-    }
-
-    /// Those who wait for this request in this process need not ask.
-    fn tell_waiters(&self, answer: &Result<CompleteReply, Error>, sent: Uptime) {
-        if let Ok(CompleteReply::Completed { remaining }) = *answer {
-            let replay = Replay { stored: self.stored.clone(), fence: self.held.fence, remaining };
-            self.held.line.answered(self.held.fingerprint, &replay, sent);
+            () = sleep_until(&*clock, until) => Err(not_yet(&last.lock())),
         }
     }
 
@@ -234,6 +225,7 @@ impl Drop for Finish {
     }
 }
 
+/// Those who wait for this request in this process need not ask for a result that is large.
 async fn ask(
     held: &HeldAttempt,
     stored: &Stored,
@@ -241,8 +233,16 @@ async fn ask(
     within: Duration,
 ) -> Result<CompleteReply, Error> {
     let (token, retain) = (held.token.clone(), held.terms.retain);
-    let decision = Complete { token, stored: stored.clone(), retain };
-    Ok(held.inner.backend.apply(lane, &held.keys, decision, within).await?.reply)
+    let (sent, decision) = (held.inner.clock.uptime(), Complete { token, stored: stored.clone(), retain });
+    let reply = held.inner.backend.apply(lane, &held.keys, decision, within).await?.reply;
+    // One that was left out may have been recorded as a whole by an earlier try.
+    if let CompleteReply::Completed { remaining } = reply
+        && stored.is_whole()
+    {
+        let replay = Replay { stored: stored.clone(), fence: held.fence, remaining };
+        held.line.answered(held.fingerprint, &replay, sent);
+    }
+    Ok(reply)
 }
 
 fn conclude(held: &HeldAttempt, stored: &Stored, answer: Result<CompleteReply, Error>) -> Answer {

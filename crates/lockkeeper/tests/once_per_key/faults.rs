@@ -291,6 +291,7 @@ async fn closed_meanwhile<T: Send + 'static>(
             .is_some_and(|begun| begun.is_err_and(|error| error.kind() == ErrorKind::Closed))
     })
     .await;
+    assert!(!closing.is_finished(), "it waits");
     server.resume().unwrap();
     assert_eq!(ends(closing).await.undone, 0);
     ends(working).await
