@@ -12,6 +12,7 @@ use lockkeeper::core::idempotency::MAX_STORED_BYTES;
 use lockkeeper::{Error, Fingerprint, Once};
 
 use super::answer::{MAX_HEAD_BYTES, refuse};
+use super::detached::Detached;
 use super::fingerprint::Compared;
 use super::layer::IdempotencyLayer;
 use super::outcome::{Outcome, usual};
@@ -50,6 +51,7 @@ impl IdempotencyBuilder {
             is_fail_open: false,
             respond: Arc::new(problem_details),
             notices: Notices::default(),
+            detached: Detached::new(),
         };
         Self { caller: None, settings }
     }

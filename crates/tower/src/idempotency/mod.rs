@@ -115,6 +115,7 @@ mod builder;
 mod claim;
 mod client_key;
 mod collect;
+mod detached;
 mod fingerprint;
 mod future;
 mod layer;

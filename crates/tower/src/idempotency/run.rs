@@ -37,7 +37,13 @@ where
     R::Data: Send,
     R::Error: Send,
 {
+    let running = settings.detached.one_more();
     let work = work(settings.clone(), service, Claim::new(attempt), request);
+    let work = async move {
+        // Until the claim has ended, too.
+        let _running = running;
+        work.await
+    };
     let task = tokio::spawn(work.in_current_span().with_current_subscriber());
     match task.await {
         Ok(answer) => answer,

@@ -10,6 +10,7 @@ use http_body::Body;
 use lockkeeper::{Error, ErrorKind, Once};
 
 use super::body::IdempotencyBody;
+use super::detached::Detached;
 use super::fingerprint::Compared;
 use super::outcome::FindOutcome;
 use super::refusal::Refusal;
@@ -35,6 +36,7 @@ pub(super) struct Settings {
     pub(super) is_fail_open: bool,
     pub(super) respond: Arc<Respond>,
     pub(super) notices: Notices,
+    pub(super) detached: Detached,
 }
 
 #[derive(Debug, Default)]
