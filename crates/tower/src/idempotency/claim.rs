@@ -16,15 +16,15 @@ use tokio::sync::watch;
 ///
 /// async fn order(request: http::Request<String>) {
 ///     let Some(claim) = request.extensions().get::<Claim>() else { return };
-///     // The last line is the database: it refuses a fence that is older than what it has seen, and a second row with this
-///     // operation's key.
-///     let _ = (claim.fence(), claim.key());
+///     // The last line is the database: it refuses a fence that is older than what it has seen, and a second row of this
+///     // operation.
+///     let _ = (claim.fence(), claim.once(), claim.key());
 /// }
 /// # drop(order(http::Request::default()));
 /// ```
 ///
 /// When the lease is lost, the handler is told, and not cut off: it may be halfway through its effect. Its answer is not
-/// kept then.
+/// kept then, if another attempt has begun.
 #[derive(Clone)]
 pub struct Claim {
     shared: Arc<Shared>,

@@ -28,7 +28,8 @@ pub enum Outcome {
     HeadKept,
     /// Nothing was done: the key is open, also for a different request.
     NoEffect,
-    /// It may have been done, or half of it: as if the process had died meanwhile. What becomes of the key,
+    /// It may have been done, or half of it: as if the process had died meanwhile. Under
+    /// [`OnCrash::Hold`](lockkeeper::OnCrash::Hold), that of 5xx other than 503. What becomes of the key,
     /// [`Once::on_crash`](lockkeeper::Once::on_crash) says.
     Crashed,
 }
