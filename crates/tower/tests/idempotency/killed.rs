@@ -1,7 +1,7 @@
 //! The server is killed, or stopped, while it handles a request: a real process, in real time.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
@@ -21,30 +21,35 @@ fn leased(keeper: &Keeper) -> Once {
 }
 
 /// Kills it in any case.
-struct Victim(Child);
+struct Victim {
+    child: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
 
 impl Victim {
     fn start(url: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "killed::victim", "--ignored", "--nocapture"]).stdout(Stdio::piped());
-        Self(command.env(URL, url).spawn().unwrap())
+        let mut child = command.env(URL, url).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut victim = Self { child, said };
+        victim.hears("runs");
+        victim
     }
 
     fn send(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).unwrap();
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// What it says of its answer. Then its time is over.
-    fn answer(&mut self) -> String {
-        let mut lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
-        let said = lines.find_map(|line| Some(line.unwrap().split_once("answer=")?.1.to_owned()));
-        self.kill();
-        said.unwrap()
+    /// What it says after `name=`.
+    fn hears(&mut self, name: &str) -> String {
+        let name = format!("{name}=");
+        self.said.find_map(|line| Some(line.unwrap().split_once(&name)?.1.to_owned())).unwrap()
     }
 
     fn kill(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
+        _ = self.child.kill();
+        _ = self.child.wait();
     }
 }
 
@@ -64,6 +69,7 @@ async fn victim() {
     let once = leased(&keeper).on_crash(on_crash);
     let (router, _) = app(builder(once), |_, request: Request| async move {
         let claim = request.extensions().get::<Claim>().unwrap().clone();
+        println!("runs={}", claim.attempt());
         claim.lost().await;
         "late"
     });
@@ -82,10 +88,7 @@ async fn killed_mid_handler(url: &str) -> (axum::Router, Runs, Instant) {
 async fn mid_handler(url: &str) -> (Victim, axum::Router, Runs) {
     let victim = Victim::start(url);
     let keeper = Keeper::connect(url).await.unwrap();
-    let once = leased(&keeper);
-    let key = builder(once.clone()).build().unwrap().record_key(&post("1", "").into_parts().0).unwrap();
-    until("the victim runs", LIMIT, async || once.inspect(&key).await.unwrap().is_some()).await;
-    let (router, runs) = app(builder(once), |_, request: Request| async move {
+    let (router, runs) = app(builder(leased(&keeper)), |_, request: Request| async move {
         let claim = request.extensions().get::<Claim>().unwrap();
         format!("attempt {}, takeover {}", claim.attempt(), claim.is_takeover())
     });
@@ -137,7 +140,7 @@ async fn c13_a_server_that_was_stopped_past_its_lease_finds_its_claim_taken_and_
     victim.send(Signal::STOP);
     until("the lease has ended", LIMIT, async || send(&router, post("1", "")).await.status() == 200).await;
     victim.send(Signal::CONT);
-    assert_eq!(victim.answer(), "409 idempotency-attempt-lost, None");
+    assert_eq!(victim.hears("answer"), "409 idempotency-attempt-lost, None");
     let replay = send(&router, post("1", "")).await;
     assert_eq!((replay.text(), replay.is_replay()), ("attempt 2, takeover true", true), "untouched");
     assert_eq!(runs.count(), 1);
