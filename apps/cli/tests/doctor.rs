@@ -87,7 +87,7 @@ fn a_policy_that_evicts_is_a_problem_until_its_command_was_given() {
     };
     let seen = doctor(&["--url", &server.url()]);
     assert_eq!(seen.code, Some(2), "{}", seen.text);
-    let finding = seen.must("problem", "allkeys-lru can evict locks");
+    let finding = seen.must("problem", "allkeys-lru can evict locks and records");
     assert!(finding.contains("CONFIG SET maxmemory-policy noeviction"), "{finding}");
     seen.must("warning", "A restart forgets every lock");
     ask(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);

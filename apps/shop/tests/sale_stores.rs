@@ -118,7 +118,7 @@ fn check<D: Port>(decision: &D, repeated: usize) {
         .iter()
         .map(|part| match part {
             Part::Main => "main",
-            Part::Side(word) => word,
+            Part::Side(word) => word.as_str(),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -23,8 +23,8 @@ use crate::lock::{LossReason, Queue, Queues, RaceContext, Tended, race};
 
 /// So many renewals are under way at once; more wait for their turn.
 const MAX_TENDING: usize = 256;
-/// So many give-backs are kept; what comes beyond is left to its lease.
-const MAX_GIVE_BACKS: usize = 10_000;
+/// So many give-backs and ends of attempts are kept; what comes beyond is left to its lease.
+pub(crate) const MAX_CHORES: usize = 10_000;
 /// While locks are held, the renewal connection is asked for a sign of life so often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// When the last handle is dropped without `close`, what is due is worked off for this long.
@@ -49,14 +49,22 @@ impl Slot {
 struct Shared {
     timeline: Mutex<Timeline>,
     wake: Notify,
-    /// How much is being given back.
-    give_backs: watch::Sender<usize>,
+    pending: watch::Sender<Pending>,
+}
+
+/// What [`Background::drained`] waits for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Pending {
+    /// Of this thread. Bounded.
+    chores: usize,
+    /// Callers that are at something whose end counts.
+    busy: usize,
 }
 
 #[derive(Default)]
 struct Timeline {
     due: BTreeMap<(Uptime, u64), Tended>,
-    give_backs: VecDeque<Chore>,
+    chores: VecDeque<Chore>,
     /// Lines that want a racer.
     races: Vec<Arc<Queue>>,
     next_id: u64,
@@ -90,7 +98,7 @@ impl Background {
         let shared = Arc::new(Shared {
             timeline: Mutex::default(),
             wake: Notify::new(),
-            give_backs: watch::Sender::new(0),
+            pending: watch::Sender::default(),
         });
         let work = Worker::new(shared.clone(), context).run();
         let failed = |error: std::io::Error| {
@@ -142,36 +150,37 @@ impl Background {
         true
     }
 
-    /// Gives something back, or ends an attempt; never blocks.
-    pub(crate) fn give_back(&self, what: impl Into<Chore>) {
-        let what = what.into();
+    /// Gives something back, or ends an attempt; never blocks. What finds no place is told so.
+    pub(crate) fn start_chore(&self, what: Chore) {
         let mut timeline = self.shared.timeline.lock();
-        if timeline.ended || self.pending() >= MAX_GIVE_BACKS {
+        if timeline.ended || self.shared.pending.borrow().chores >= MAX_CHORES {
             let why = if timeline.ended { "the keeper is closed" } else { "too much is being given back" };
+            // It may own an attempt, whose end takes it off the timeline.
             drop(timeline);
-            tracing::warn!(?what, why, "it was left to its lease");
+            what.refused(why);
             return;
         }
-        timeline.give_backs.push_back(what);
-        self.shared.give_backs.send_modify(|count| *count += 1);
+        timeline.chores.push_back(what);
+        self.shared.pending.send_modify(|pending| pending.chores += 1);
         drop(timeline);
         self.shared.wake.notify_one();
     }
 
     /// The caller is at something that [`drained`](Self::drained) waits for, until what it gets is dropped.
     pub(crate) fn busy(&self) -> Busy {
-        self.shared.give_backs.send_modify(|count| *count += 1);
+        self.shared.pending.send_modify(|pending| pending.busy += 1);
         Busy(self.shared.clone())
     }
 
-    /// How much is being given back.
+    /// How much is being given back, begun or ended.
     pub(crate) fn pending(&self) -> usize {
-        *self.shared.give_backs.borrow()
+        let pending = self.shared.pending.borrow();
+        pending.chores + pending.busy
     }
 
-    /// Waits until nothing is being given back.
+    /// Waits until nothing is.
     pub(crate) async fn drained(&self) {
-        let _ = self.shared.give_backs.subscribe().wait_for(|count| *count == 0).await;
+        let _ = self.shared.pending.subscribe().wait_for(|pending| *pending == Pending::default()).await;
     }
 
     /// Nobody is tended any more, and everybody is told. Returns how many held something until now.
@@ -192,18 +201,13 @@ impl Background {
     }
 }
 
-/// Somebody is at something that is counted as being given back.
+/// Somebody is at something whose end counts.
 pub(crate) struct Busy(Arc<Shared>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.give_backs.send_modify(less_one);
+        self.0.pending.send_modify(|pending| pending.busy -= 1);
     }
-}
-
-/// Nothing is pending any more where nobody works any more.
-fn less_one(count: &mut usize) {
-    *count = count.saturating_sub(1);
 }
 
 /// The work itself.
@@ -211,7 +215,7 @@ struct Worker {
     shared: Arc<Shared>,
     context: Context,
     tending: FuturesUnordered<BoxFuture<'static, ()>>,
-    giving: FuturesUnordered<BoxFuture<'static, ()>>,
+    chores: FuturesUnordered<BoxFuture<'static, ()>>,
     beating: FuturesUnordered<BoxFuture<'static, ()>>,
     racing: FuturesUnordered<BoxFuture<'static, ()>>,
     next_beat: Uptime,
@@ -219,8 +223,8 @@ struct Worker {
 
 impl Worker {
     fn new(shared: Arc<Shared>, context: Context) -> Self {
-        let (tending, giving, beating, racing) = <_>::default();
-        Self { shared, context, tending, giving, beating, racing, next_beat: Uptime::default() }
+        let (tending, chores, beating, racing) = <_>::default();
+        Self { shared, context, tending, chores, beating, racing, next_beat: Uptime::default() }
     }
 
     async fn run(mut self) {
@@ -233,7 +237,7 @@ impl Worker {
                 () = shared.wake.notified() => {}
                 () = sleep_until(&*self.context.clock, wakes_at), if wakes_at < Uptime::MAX => {}
                 Some(()) = self.tending.next() => {}
-                Some(()) = self.giving.next() => shared.give_backs.send_modify(less_one),
+                Some(()) = self.chores.next() => shared.pending.send_modify(|pending| pending.chores -= 1),
                 Some(()) = self.beating.next() => {}
                 Some(()) = self.racing.next() => {}
                 () = reconnected(&mut reconnections) => self.verify_all(),
@@ -248,10 +252,10 @@ impl Worker {
             let Some(what) = self.next_due(now) else { break };
             self.tending.extend(what.tend());
         }
-        let give_backs = std::mem::take(&mut self.shared.timeline.lock().give_backs);
-        for what in give_backs {
+        let chores = std::mem::take(&mut self.shared.timeline.lock().chores);
+        for what in chores {
             let Context { backend, clock, response_timeout, .. } = &self.context;
-            self.giving.push(Box::pin(what.run(backend.clone(), clock.clone(), *response_timeout)));
+            self.chores.push(Box::pin(what.run(backend.clone(), clock.clone(), *response_timeout)));
         }
         let races = std::mem::take(&mut self.shared.timeline.lock().races);
         for queue in races {
@@ -304,8 +308,7 @@ impl Worker {
             wakes_at = Uptime::MAX;
         }
         if let Some(by) = timeline.stop_by {
-            let is_drained =
-                timeline.give_backs.is_empty() && self.giving.is_empty() && self.tending.is_empty();
+            let is_drained = timeline.chores.is_empty() && self.chores.is_empty() && self.tending.is_empty();
             if is_drained || self.context.clock.uptime() >= by {
                 return None;
             }
@@ -337,11 +340,11 @@ impl Drop for Worker {
         timeline.ended = true;
         timeline.stop_by.get_or_insert(Uptime::default());
         let (left, races) = (std::mem::take(&mut timeline.due), std::mem::take(&mut timeline.races));
-        let undone = std::mem::take(&mut timeline.give_backs);
+        let undone = std::mem::take(&mut timeline.chores);
         drop(timeline);
         // What is left may own an attempt, whose end takes it off the timeline.
         drop(undone);
-        self.shared.give_backs.send_replace(0);
+        self.shared.pending.send_modify(|pending| pending.chores = 0);
         left.values().for_each(|what| _ = what.lose(LossReason::KeeperClosed));
         races.iter().for_each(|queue| self.context.queues.dissolve(queue));
     }

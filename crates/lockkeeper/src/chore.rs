@@ -24,16 +24,13 @@ impl Chore {
             Self::Finish(what) => what.run().await,
         }
     }
-}
 
-impl From<GiveBack> for Chore {
-    fn from(what: GiveBack) -> Self {
-        Self::GiveBack(what)
-    }
-}
-
-impl From<Finish> for Chore {
-    fn from(what: Finish) -> Self {
-        Self::Finish(what)
+    /// Nobody will do it.
+    pub(crate) fn refused(self, why: &'static str) {
+        tracing::warn!(what = ?self, why, "it was left to its lease");
+        match self {
+            Self::GiveBack(_) => {}
+            Self::Finish(what) => what.refused(why),
+        }
     }
 }

@@ -37,7 +37,7 @@ pub struct Health {
     /// Locks held inside this process only, because the store was away when they were taken. See
     /// [`Lock::or_process_local`](crate::Lock::or_process_local).
     pub degraded: usize,
-    /// Releases, compensations, and ends of attempts under way.
+    /// Releases, compensations, and beginnings and ends of attempts under way.
     pub giving_back: usize,
 }
 
@@ -47,7 +47,7 @@ pub struct Health {
 pub struct Closed {
     /// Locks and permits that were still held, and attempts that still ran. They are lost, their leases run out.
     pub still_held: usize,
-    /// Releases, compensations and ends of attempts that got no answer in time; they lapse with their leases.
+    /// Releases, compensations, beginnings and ends of attempts that got no answer in time; they lapse with their leases.
     pub undone: usize,
 }
 

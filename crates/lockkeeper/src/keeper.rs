@@ -14,8 +14,8 @@ use crate::background::Background;
 use crate::builder::KeeperBuilder;
 use crate::chore::Chore;
 use crate::limit::{Circuit, Purses, Returned};
-use crate::lock::{Lines, Locals, Lock, Queues, Segments};
-use crate::once;
+use crate::lock::{GiveBack, Lines, Locals, Lock, Queues, Segments};
+use crate::once::{self, Finish};
 
 /// Makes locks on one store. Cheap to clone; clones share connections, thread and clock.
 #[derive(Clone)]
@@ -64,8 +64,13 @@ impl Inner {
         self.seen_fence.fetch_max(fence.get(), Ordering::Relaxed);
     }
 
-    pub(crate) fn give_back(&self, what: impl Into<Chore>) {
-        self.background.give_back(what);
+    pub(crate) fn give_back(&self, what: GiveBack) {
+        self.background.start_chore(Chore::GiveBack(what));
+    }
+
+    /// Goes on with the end of an attempt.
+    pub(crate) fn finish(&self, what: Finish) {
+        self.background.start_chore(Chore::Finish(what));
     }
 }
 
@@ -82,7 +87,7 @@ impl Keeper {
     /// The URL names no server, or the server cannot be reached within 2 s or refuses.
     ///
     /// # Redis
-    /// A probe of three commands in one round trip, after authentication.
+    /// A probe of four commands in one round trip, after authentication.
     ///
     /// # Cancel safety
     /// Nothing is left behind.

@@ -353,7 +353,8 @@ async fn releasing_and_looking_may_be_dropped_at_every_poll() {
     drop_at_every_poll(
         || permits.pop().unwrap().release(),
         async |polls, _| {
-            left -= 1;
+            // A release that was never polled is none, while a clone is there.
+            left -= polls.min(1);
             let held = async || limit.holders().await.unwrap().len();
             until(&format!("released after {polls} polls"), SOON, async || held().await == left).await;
         },

@@ -54,7 +54,7 @@
 //!
 //! impl Port for Count {
 //!     const SCRIPT: &'static Script = &COUNT;
-//!     const KEYS: &'static [Part] = &[Part::Side("tally")]; // `<prefix>~tally:…`
+//!     const KEYS: &'static [Part] = &[Part::side("tally")]; // `<prefix>~tally:…`
 //!     fn arguments(&self, command: &mut Cmd) {
 //!         command.arg(lockkeeper_redis::port::time(self.not_after));
 //!     }
@@ -114,20 +114,72 @@ pub enum Part {
     Presence,
     /// The permits of a concurrency limit.
     Permit,
-    /// A side key of your own, by a word of lower-case letters: `<prefix>~word:…`.
-    Side(&'static str),
+    /// A side key of your own. See [`side`](Self::side).
+    Side(SideWord),
 }
 
+/// What a side key of your own is named by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SideWord(&'static str);
+
+impl SideWord {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+/// What this project's own side keys are named by.
+const RESERVED: [&str; 3] = ["fence", "wait", "permit"];
+
 impl Part {
+    /// A side key of your own, by a word of lower-case letters: `<prefix>~word:…`.
+    ///
+    /// # Panics
+    /// The word is empty, has other characters, or is one of `fence`, `wait` and `permit`. In a constant, which is what
+    /// [`Port::KEYS`] is, it does not compile then.
+    ///
+    /// ```compile_fail
+    /// use lockkeeper_redis::port::Part;
+    /// const TAKEN: Part = Part::side("fence");
+    /// # let _ = TAKEN;
+    /// ```
+    pub const fn side(word: &'static str) -> Self {
+        let bytes = word.as_bytes();
+        assert!(!bytes.is_empty(), "the word of a side key is empty");
+        let mut at = 0;
+        while at < bytes.len() {
+            assert!(bytes[at].is_ascii_lowercase(), "the word of a side key has lower-case letters only");
+            at += 1;
+        }
+        let mut at = 0;
+        while at < RESERVED.len() {
+            assert!(!is_same(bytes, RESERVED[at].as_bytes()), "the word of a side key is taken");
+            at += 1;
+        }
+        Self::Side(SideWord(word))
+    }
+
     fn add(self, key: &Key, command: &mut Cmd) {
         match self {
             Self::Main => command.arg(key.as_bytes()),
             Self::Fence => command.arg(fence_key(key)),
             Self::Presence => command.arg(presence_key(key)),
             Self::Permit => command.arg(permit_key(key)),
-            Self::Side(word) => command.arg(side_key_of(key, word)),
+            Self::Side(word) => command.arg(side_key_of(key, word.0)),
         };
     }
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len()
 }
 
 /// 2^53: what a script's numbers count to exactly.
@@ -136,4 +188,22 @@ pub const EXACT: u64 = 1 << 53;
 /// A moment as an argument, in microseconds, never more than a script can count to.
 pub fn time(at: Timestamp) -> u64 {
     at.as_micros().min(EXACT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::MARKS;
+
+    #[test]
+    fn side_keys_of_others_are_named_by_words_that_are_not_ours() {
+        let taken = MARKS.map(|mark| std::str::from_utf8(mark).unwrap().trim_matches(['~', ':']));
+        assert_eq!(taken, RESERVED);
+        for bad in ["", "Buyers", "a:b", "a1", "ä", "fence", "wait", "permit"] {
+            assert!(std::panic::catch_unwind(|| Part::side(bad)).is_err(), "{bad}");
+        }
+        for good in ["buyers", "fences", "wai"] {
+            assert!(matches!(Part::side(good), Part::Side(word) if word.as_str() == good));
+        }
+    }
 }

@@ -25,6 +25,9 @@ pub struct ServerInfo {
     pub tracking: bool,
     /// Scripts may be run.
     pub scripts: bool,
+    /// The eviction policy by which the server removes keys that have an expiry, once its memory is full; none where it
+    /// evicts nothing, has no limit, or does not say.
+    pub evicts: Option<String>,
     /// Read-only scripts have commands of their own (Redis 7.0).
     pub read_only_scripts: bool,
 }
@@ -40,8 +43,9 @@ pub(crate) async fn probe(
     clock: &ServerClock,
 ) -> Result<ServerInfo, Failure> {
     let sent = clock.uptime();
-    let (info, script, tracking) = tokio::join!(
+    let (info, memory, script, tracking) = tokio::join!(
         ask(connection(), cmd("INFO").arg("server").to_owned()),
+        ask(connection(), cmd("INFO").arg("memory").to_owned()),
         ask(connection(), cmd("EVAL").arg(TIME_SCRIPT).arg(0).to_owned()),
         ask(connection(), cmd("CLIENT").arg("TRACKINGINFO").to_owned()),
     );
@@ -53,6 +57,7 @@ pub(crate) async fn probe(
         }
         Err(words) => !forbids_scripts(&words),
     };
+    server.evicts = memory?.ok().and_then(|value| read_eviction(&text(&value)));
     server.tracking = tracking?.is_ok();
     server.read_only_scripts = server.compatible_with >= (7, 0);
     Ok(server)
@@ -88,12 +93,26 @@ fn observe_time(value: &Value, sent: Uptime, clock: &ServerClock) {
     }
 }
 
+fn text(value: &Value) -> String {
+    redis::from_redis_value_ref::<String>(value).unwrap_or_default()
+}
+
+/// A field of INFO; empty where it is not there.
+fn field<'a>(text: &'a str, name: &str) -> &'a str {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_default().trim()
+}
+
+fn read_eviction(memory: &str) -> Option<String> {
+    let (policy, limit) = (field(memory, "maxmemory_policy"), field(memory, "maxmemory"));
+    let may_act =
+        !policy.is_empty() && policy != "noeviction" && limit.parse().is_ok_and(|limit: u64| limit > 0);
+    may_act.then(|| policy.to_owned())
+}
+
 fn read_info(value: &Value) -> ServerInfo {
-    let text = redis::from_redis_value_ref::<String>(value).unwrap_or_default();
-    let field = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.unwrap_or_default().trim().to_owned()
-    };
+    let text = text(value);
+    let field = |name: &str| field(&text, name).to_owned();
     let (redis, valkey) = (field("redis_version"), field("valkey_version"));
     let mut numbers = redis.split('.').map(|part| part.parse().unwrap_or(0));
     let compatible_with = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -104,5 +123,23 @@ fn read_info(value: &Value) -> ServerInfo {
         run_id: field("run_id"),
         mode: field("redis_mode"),
         ..ServerInfo::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_evicts_where_it_has_a_limit_and_a_policy_that_does() {
+        for (memory, evicts) in [
+            ("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", None),
+            ("maxmemory:1\r\nmaxmemory_policy:noeviction\r\n", None),
+            ("maxmemory:1\r\n", None),
+            ("", None),
+            ("maxmemory_human:1B\r\nmaxmemory:1\r\nmaxmemory_policy:volatile-ttl\r\n", Some("volatile-ttl")),
+        ] {
+            assert_eq!(read_eviction(memory).as_deref(), evicts, "{memory}");
+        }
     }
 }

@@ -159,6 +159,11 @@ impl RedisStore {
         self.link().info().is_some_and(|info| info.mode == "cluster")
     }
 
+    /// The policy by which the server removes records to make room, as far as is known; see [`ServerInfo::evicts`].
+    pub fn evicts(&self) -> Option<String> {
+        self.link().info().and_then(|info| info.evicts.clone())
+    }
+
     /// Asks for the server's time: finds out whether this lane's connection still answers. One `TIME`.
     ///
     /// # Errors

@@ -6,9 +6,12 @@ use std::task::Poll;
 /// A future that was polled so often has a loop in it.
 const MOST_POLLS: usize = 200;
 
-/// Polls `future` at most `polls` times, each time when it was woken, and drops it. `Some` if it finished.
+/// Polls `future` at most `polls` times (not at all, if zero), each time when it was woken, and drops it. `Some` if it finished.
 pub async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
+    if polls == 0 {
+        return None;
+    }
     let mut done = 0;
     std::future::poll_fn(move |context| {
         done += 1;
@@ -21,7 +24,7 @@ pub async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output>
     .await
 }
 
-/// For n = 1, 2, … makes a future, drops it after its n-th poll, and runs `check`, until one finishes by itself.
+/// For n = 0, 1, 2, … makes a future, drops it after its n-th poll, and runs `check`, until one finishes by itself.
 /// Returns how many polls that took.
 pub async fn drop_at_every_poll<T, F, Fut, C>(mut make: F, mut check: C) -> usize
 where
@@ -29,7 +32,7 @@ where
     Fut: Future<Output = T>,
     C: AsyncFnMut(usize, Option<T>),
 {
-    for polls in 1..=MOST_POLLS {
+    for polls in 0..=MOST_POLLS {
         let output = poll_times(make(), polls).await;
         let finished = output.is_some();
         check(polls, output).await;

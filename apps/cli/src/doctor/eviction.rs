@@ -1,4 +1,4 @@
-//! Whether the server may throw locks away to make room.
+//! Whether the server may throw locks, and records of what has run, away to make room.
 
 use super::facts::Facts;
 use super::finding::{Finding, Level};
@@ -14,18 +14,21 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         return Some(safe(limit, evicted));
     }
     let title = match (limit, evicted) {
-        (0, 0) => format!("The policy {policy} would evict locks if memory were limited"),
-        (_, 0) => format!("The policy {policy} can evict locks"),
-        (_, count) => format!("The policy {policy} can evict locks, and {} evicted so far", were(count)),
+        (0, 0) => format!("The policy {policy} would evict locks and records if memory were limited"),
+        (_, 0) => format!("The policy {policy} can evict locks and records"),
+        (_, count) => {
+            format!("The policy {policy} can evict locks and records, and {} evicted so far", were(count))
+        }
     };
     let level = if limit == 0 && evicted == 0 { Level::Warning } else { Level::Problem };
     let finding = Finding::new(CHECK, level, title)
         .seen(format!(
-            "maxmemory-policy {policy}, maxmemory {}. Locks and fences have an expiry, so every policy but \
-             noeviction may remove them while they are held.",
+            "maxmemory-policy {policy}, maxmemory {}. Locks, fences, and records of operations that run once have an \
+             expiry, so every policy but noeviction may remove them: locks while they are held, and records before their time, \
+             so that an operation runs a second time.",
             size(limit)
         ))
-        .advice("Keep locks on a server that evicts nothing, apart from caches; here as well as in its configuration:")
+        .advice("Keep locks and records on a server that evicts nothing, apart from caches; here as well as in its configuration:")
         .command("CONFIG SET maxmemory-policy noeviction")
         .command("CONFIG REWRITE");
     Some(finding)

@@ -23,10 +23,10 @@ use super::shard::{
     Receive, Received, Remember, Sell, Settle, Settled, Sold, Take, Taken,
 };
 
-const BUYERS: Part = Part::Side("buyers");
-const LENT: Part = Part::Side("lent");
-const MOVED: Part = Part::Side("moved");
-const OUTBOX: Part = Part::Side("outbox");
+const BUYERS: Part = Part::side("buyers");
+const LENT: Part = Part::side("lent");
+const MOVED: Part = Part::side("moved");
+const OUTBOX: Part = Part::side("outbox");
 
 const UNKNOWN_STATUS: Malformed = Malformed("an unknown status");
 const NO_NAME: Malformed = Malformed("a name was expected");

@@ -56,9 +56,8 @@ impl Decision for Abandon {
             }
             (RecordState::Running { takeover: true }, HowAbandoned::Undone) => {
                 // Lapsed at once, also under a policy that holds: for the attempt that crashed, that time is over.
-                cell.change(|record| {
-                    record.ends = record.ends.min(now.as_micros().saturating_sub(record.hold))
-                });
+                let lapsed = now.as_micros().saturating_sub(record.hold);
+                cell.change(|record| record.ends = record.ends.min(lapsed));
             }
             (RecordState::Running { takeover: false }, HowAbandoned::Undone) => {
                 let ends = (now.as_micros() + record.retain).min(MAX_ENDS);

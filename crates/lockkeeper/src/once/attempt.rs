@@ -39,7 +39,8 @@ impl Attempt {
         self.held.number
     }
 
-    /// The attempt before it went away without an end: it may have had its effect, or part of it.
+    /// An attempt before it went away without an end: that one may have had its effect, or part of it, and nobody has found out
+    /// since.
     pub fn is_takeover(&self) -> bool {
         self.held.takeover
     }
@@ -85,35 +86,37 @@ impl Attempt {
     /// [`Once::max_result`](crate::Once::max_result) is not kept; that it was there is.
     ///
     /// Where no answer comes, or one that may be another soon, it is tried again for a minute at least, and renewals go on
-    /// meanwhile: nobody runs it a second time because of that. This call waits for ten seconds of it; what happens afterwards is
-    /// in the log. An attempt whose lease ended can still be completed, if no other has begun.
+    /// meanwhile, beyond [`max_hold`](crate::Once::max_hold) too: nobody runs it a second time because of that. This call waits for
+    /// ten seconds of it; what happens afterwards is in the log. With many results that wait for a server, those beyond 64 MiB are
+    /// not kept; that they were there is. An attempt whose lease ended can still be completed, if no other has begun.
     ///
     /// # Redis
     /// One `EVALSHA`, one round trip.
     ///
     /// # Errors
     /// Lost: another attempt has begun, the record is gone, or the attempt was ended already; nothing was stored. Outcome
-    /// unknown: it goes on in the background. Refused for good, or another type under the key: the claim is left to its lease.
+    /// unknown: it goes on in the background, or, and the words say so, the keeper was closed and nobody tries again. Refused for good, or another type under the key: the claim is left to its lease.
     ///
     /// # Cancel safety
-    /// It goes on in the background.
-    pub async fn complete(self, stored: Stored) -> Result<Completed, Error> {
-        finish::complete(self.held, stored).await
+    /// It goes on in the background, also where the future was never polled.
+    pub fn complete(self, stored: Stored) -> impl Future<Output = Result<Completed, Error>> + Send {
+        finish::complete(self.held, stored)
     }
 
-    /// The operation had no effect: ends the claim, for all clones. The key is open, also for a different request.
+    /// The operation had no effect: ends the claim, for all clones. The key is open, also for a different request; but a
+    /// [takeover](Self::is_takeover) says nothing of the attempt that crashed before it, so the next one is a takeover too.
     ///
     /// # Redis
     /// One `EVALSHA`, one round trip.
     ///
     /// # Errors
     /// Lost: it was not this attempt's any more, or the attempt was ended already. Refused, unreachable, outcome unknown: it
-    /// goes on in the background.
+    /// goes on in the background, unless the keeper was closed.
     ///
     /// # Cancel safety
-    /// It goes on in the background.
-    pub async fn abandon(self) -> Result<(), Error> {
-        finish::abandon(self.held).await
+    /// It goes on in the background, also where the future was never polled.
+    pub fn abandon(self) -> impl Future<Output = Result<(), Error>> + Send {
+        finish::abandon(self.held)
     }
 
     /// It has been completed or abandoned, or that is under way.
@@ -121,8 +124,14 @@ impl Attempt {
         self.held.is_settled()
     }
 
-    pub(super) fn max_result(&self) -> usize {
-        self.held.terms.max_result
+    #[cfg(test)]
+    pub(super) fn held(&self) -> &Arc<HeldAttempt> {
+        &self.held
+    }
+
+    /// Whoever asked for it has it, or its work has begun.
+    pub(super) fn started(&self) {
+        self.held.started();
     }
 }
 

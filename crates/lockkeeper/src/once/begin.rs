@@ -15,7 +15,7 @@ use super::outcome::{Begun, Replay};
 use crate::lock::{Claim, Kind, fresh_token};
 
 /// A hint is never zero: zero would say "now".
-const SHORTEST_HINT: Duration = Duration::from_micros(1);
+pub(super) const SHORTEST_HINT: Duration = Duration::from_micros(1);
 
 /// What is asked.
 #[derive(Clone, Copy)]
@@ -32,6 +32,8 @@ pub(super) struct Asked<'a> {
 pub(super) async fn once(asked: Asked<'_>, lane: Lane) -> Result<Begun, Error> {
     let Asked { once, keys, terms, fingerprint, line } = asked;
     let (inner, within) = (&once.inner, once.inner.response_timeout);
+    // Whoever closes the keeper waits until it is known, and given back.
+    let busy = inner.background.busy();
     let token = fresh_token(inner, None)?;
     let kind = Kind::Once(line.clone(), HowAbandoned::Undone);
     let mut claim = Claim::new(inner, keys, token.clone(), kind, terms.lease, within);
@@ -45,8 +47,10 @@ pub(super) async fn once(asked: Asked<'_>, lane: Lane) -> Result<Begun, Error> {
         return Ok(refused(reply));
     };
     inner.saw_fence(fence);
+    // Nothing has begun, so it must not be left to its lease.
+    once.check_open(keys)?;
     let grant = Grant { claimed: claim.granted()?, fence, attempt, takeover };
-    Ok(Begun::Claimed(Attempt::new(HeldAttempt::new(asked, grant))))
+    Ok(Begun::Claimed(Attempt::new(HeldAttempt::new(asked, grant, busy))))
 }
 
 fn refused(reply: BeginReply) -> Begun {

@@ -79,6 +79,8 @@ impl Keeper {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
     /// ```
     ///
+    /// Where the server may evict records to make room, that is logged as a warning, once for each keeper.
+    ///
     /// # Errors
     /// The name is not valid; the store is one of [your own](crate::KeeperBuilder::store), which has locks only.
     pub fn once(&self, name: &str) -> Result<Once, Error> {
@@ -94,6 +96,7 @@ impl Keeper {
             wait: Duration::ZERO,
             max_result: DEFAULT_MAX_RESULT,
         };
+        self.inner.onces.look_for_eviction(&self.inner.backend);
         Ok(Once { inner: self.inner.clone(), class, settings })
     }
 }
@@ -162,8 +165,11 @@ impl Once {
     /// # Cancel safety
     /// What may have been claimed is given back in the background: the key is open.
     pub async fn begin(&self, key: impl AsRef<[u8]>, fingerprint: Fingerprint) -> Result<Begun, Error> {
-        let begun = self.begin_or_fail(key.as_ref(), fingerprint).await;
-        begun.inspect_err(|error| self.class.failed(error))
+        let begun = self.begin_or_fail(key.as_ref(), fingerprint).await?;
+        if let Begun::Claimed(attempt) = &begun {
+            attempt.started();
+        }
+        Ok(begun)
     }
 
     /// Its name.
@@ -197,10 +203,18 @@ impl Once {
         Retention::new(self.settings.retain)
     }
 
-    async fn begin_or_fail(&self, key: &[u8], fingerprint: Fingerprint) -> Result<Begun, Error> {
+    /// An attempt that is claimed by this has not [started](super::Attempt::started).
+    pub(super) async fn begin_or_fail(&self, key: &[u8], fingerprint: Fingerprint) -> Result<Begun, Error> {
+        let begun = self.try_to_begin(key, fingerprint).await;
+        begun.inspect_err(|error| self.class.failed(error))
+    }
+
+    async fn try_to_begin(&self, key: &[u8], fingerprint: Fingerprint) -> Result<Begun, Error> {
         let (keys, terms) = self.checked(key)?;
         let begun = wait::begin(self, &keys, terms, fingerprint, self.settings.wait).await?;
         self.class.begun(&keys, &begun);
+        // A keeper that connects with its first use did not know before.
+        self.inner.onces.look_for_eviction(&self.inner.backend);
         Ok(begun)
     }
 

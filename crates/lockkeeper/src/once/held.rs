@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lockkeeper_core::idempotency::{HowAbandoned, Strayed};
+use lockkeeper_core::idempotency::{Fingerprint, HowAbandoned, Strayed};
 use lockkeeper_core::lock::{Fence, OwnerToken};
 use lockkeeper_core::{Error, ErrorKind, Keys, Timestamp, Uptime};
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use super::begin::Asked;
 use super::builder::Terms;
 use super::finish::FINISH_FOR;
 use super::line::Line;
-use crate::background::Slot;
+use crate::background::{Busy, Slot};
 use crate::clock::sleep_until;
 use crate::keeper::Inner;
 use crate::lock::{Claimed, Doubt, GiveBack, Kind, LossReason, Tended};
@@ -33,6 +33,9 @@ pub(crate) struct HeldAttempt {
     pub(super) terms: Terms,
     pub(super) class: OnceClass,
     pub(super) line: Arc<Line>,
+    pub(super) fingerprint: Fingerprint,
+    /// Until somebody has it: whoever closes the keeper waits for that.
+    starting: Mutex<Option<Busy>>,
     /// When it was asked for.
     since: Uptime,
     /// Until then, by the server's clock, a second copy of the begin may arrive there.
@@ -59,7 +62,7 @@ pub(super) struct Grant {
 }
 
 impl HeldAttempt {
-    pub(super) fn new(asked: Asked<'_>, grant: Grant) -> Arc<Self> {
+    pub(super) fn new(asked: Asked<'_>, grant: Grant, busy: Busy) -> Arc<Self> {
         let Grant { claimed: Claimed { token, sent, in_doubt_until }, fence, attempt, takeover } = grant;
         let (once, terms) = (asked.once, asked.terms);
         once.inner.onces.began();
@@ -74,6 +77,8 @@ impl HeldAttempt {
             terms,
             class: once.class,
             line: asked.line.clone(),
+            fingerprint: asked.fingerprint,
+            starting: Mutex::new(Some(busy)),
             since: sent,
             in_doubt_until,
             deadline: AtomicU64::new(terms.lease.deadline(sent).as_micros()),
@@ -107,9 +112,12 @@ impl HeldAttempt {
         self.deadline.fetch_max(self.terms.lease.deadline(sent).as_micros(), Ordering::AcqRel);
     }
 
-    /// When the bound on the total running time is reached.
+    /// When the bound on the total running time is reached. What has run, and is being recorded, has none.
     pub(super) fn hold_bound(&self) -> Uptime {
-        self.terms.max_hold.map_or(Uptime::MAX, |limit| self.since.after(limit))
+        self.terms
+            .max_hold
+            .filter(|_| !self.is_settled())
+            .map_or(Uptime::MAX, |limit| self.since.after(limit))
     }
 
     /// When it is renewed next, if the lease was granted for a request sent at `sent`: a third of the lease later, up
@@ -202,6 +210,11 @@ impl HeldAttempt {
                 }
             }
         }
+    }
+
+    /// See [`Attempt::started`](super::Attempt::started).
+    pub(super) fn started(&self) {
+        *self.starting.lock() = None;
     }
 
     /// Takes over the care for its end: for exactly one caller it is true.

@@ -1,6 +1,7 @@
 //! Idempotency: an operation runs once per key, and whoever comes later is answered what it answered.
 
 mod attempt;
+mod backlog;
 mod begin;
 mod builder;
 pub mod fingerprint;
@@ -12,6 +13,8 @@ mod list;
 mod operate;
 mod outcome;
 mod run;
+#[cfg(test)]
+mod tests;
 mod wait;
 mod watchdog;
 

@@ -88,9 +88,11 @@ pub enum RunError<T, E> {
     NotKept,
     /// It has run, and what is kept of it does not read as the type that was asked for.
     Result(serde_json::Error),
-    /// The work failed, and said so: it had no effect, and the key is open.
+    /// The work failed, and says so. Where it had not ended its attempt by itself, that is abandoned as without an effect: the
+    /// key is open, or, after a takeover, for the next takeover; as soon as the store is told, which goes on in the background if need
+    /// be; and unless the claim had been lost.
     Work(E),
-    /// The claim was lost while the work ran; the work was dropped. It may have had its effect.
+    /// The claim was lost; the work was dropped. It may have had its effect, if it had begun.
     Lost(Error),
     /// The work has finished with this, and that could not be recorded: no answer came (it is tried on in the background), the
     /// store refused, or the claim had been lost. Whoever comes later may run it again.

@@ -18,6 +18,7 @@ impl Once {
     /// * `Err` says that there was *no effect*: nothing is stored, the key is open, and the next caller runs it. To have a failure
     ///   answered to later callers too, make it a value: `async |_| Ok::<_, Infallible>(charge().await)` stores the whole `Result`.
     /// * Work that panics or is dropped may have had its effect: its attempt counts as crashed, see [`on_crash`](Self::on_crash).
+    ///   Work that was never polled had none.
     /// * Work whose claim is lost is dropped.
     ///
     /// `work` may end its attempt by itself; then what it returns is handed through. Requests are compared by the
@@ -43,7 +44,7 @@ impl Once {
         F: AsyncFnOnce(Attempt) -> Result<T, E>,
     {
         let fingerprint = fingerprint::of_value(request).map_err(RunError::Store)?;
-        match self.begin(key, fingerprint).await.map_err(RunError::Store)? {
+        match self.begin_or_fail(key.as_ref(), fingerprint).await.map_err(RunError::Store)? {
             Begun::Claimed(attempt) => run(attempt, work).await,
             Begun::Completed(replay) => read(&replay),
             Begun::Running { holder, attempt, retry_after } => {
@@ -57,17 +58,30 @@ impl Once {
     }
 }
 
-async fn run<T: Serialize, E>(
+pub(super) async fn run<T: Serialize, E>(
     attempt: Attempt,
     work: impl AsyncFnOnce(Attempt) -> Result<T, E>,
 ) -> Result<T, RunError<T, E>> {
+    let mut has_begun = false;
+    let working = async {
+        has_begun = true;
+        attempt.started();
+        work(attempt.clone()).await
+    };
     let result = tokio::select! {
         biased;
-        reason = lost(&attempt) => {
-            let error = Error::new(ErrorKind::Lost, "run", reason.to_string());
-            return Err(RunError::Lost(error.with_key(attempt.key())));
+        reason = lost(&attempt) => Err(reason),
+        result = working => Ok(result),
+    };
+    let result = match result {
+        Ok(result) => result,
+        Err(reason) => {
+            let error = Error::new(ErrorKind::Lost, "run", reason.to_string()).with_key(attempt.key());
+            if !has_begun {
+                abandon(attempt).await;
+            }
+            return Err(RunError::Lost(error));
         }
-        result = work(attempt.clone()) => result,
     };
     if attempt.is_settled() {
         return result.map_err(RunError::Work);
@@ -81,11 +95,15 @@ async fn run<T: Serialize, E>(
             }
         }
         Err(failure) => {
-            if let Err(error) = attempt.abandon().await {
-                tracing::debug!(%error, "work without an effect could not be abandoned at once");
-            }
+            abandon(attempt).await;
             Err(RunError::Work(failure))
         }
+    }
+}
+
+async fn abandon(attempt: Attempt) {
+    if let Err(error) = attempt.abandon().await {
+        tracing::debug!(%error, "work without an effect could not be abandoned at once");
     }
 }
 
@@ -100,14 +118,15 @@ async fn lost(attempt: &Attempt) -> LossReason {
 /// What cannot be kept of it is not kept: it has run all the same.
 fn written<T: Serialize>(attempt: &Attempt, value: &T) -> Stored {
     let written = serde_json::to_vec(value).map_err(|error| error.to_string());
-    let kept = written.and_then(|bytes| match bytes.len() {
-        length if length <= attempt.max_result() => Stored::whole(bytes).map_err(|error| error.to_string()),
-        length => Err(format!("{length} bytes; at most {}", attempt.max_result())),
-    });
+    let kept = written.and_then(|bytes| Stored::whole(bytes).map_err(|error| error.to_string()));
     kept.unwrap_or_else(|why| {
-        tracing::warn!(key = %attempt.key(), why, "a result is not kept: later callers learn only that it was there");
+        warn_not_kept(&attempt.key(), &why);
         Stored::nothing()
     })
+}
+
+pub(super) fn warn_not_kept(key: &dyn std::fmt::Display, why: &str) {
+    tracing::warn!(%key, why, "a result is not kept: later callers learn only that it was there");
 }
 
 fn read<T: DeserializeOwned, E>(replay: &Replay) -> Result<T, RunError<T, E>> {

@@ -15,7 +15,7 @@ use tokio::sync::futures::Notified;
 use super::begin::{self, Asked};
 use super::builder::{Once, Terms};
 use super::line::Standing;
-use super::outcome::Begun;
+use super::outcome::{Begun, Replay};
 use crate::backend::Backend;
 use crate::clock::sleep_until;
 use crate::telemetry::OnceClass;
@@ -51,12 +51,15 @@ pub(super) async fn begin(
     if limit.is_zero() || !may_change(&seen) {
         return seen;
     }
-    let mut waiting = Waiting::new(asked, until);
+    let Some(mut waiting) = Waiting::new(asked, until) else { return seen };
     loop {
         waiting.pause(&seen, told).await;
         once.check_open(keys)?;
+        if let Some(replay) = waiting.known() {
+            return Ok(Begun::Completed(replay));
+        }
         if clock.uptime() >= until {
-            return seen;
+            return waiting.by_now(seen);
         }
         told = line.told();
         seen = waiting.ask().await;
@@ -77,6 +80,7 @@ fn may_change(seen: &Result<Begun, Error>) -> bool {
 /// One who waits.
 struct Waiting<'a> {
     asked: Asked<'a>,
+    since: Uptime,
     until: Uptime,
     last_question: Uptime,
     /// It asks often, for all.
@@ -88,27 +92,50 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    fn new(asked: Asked<'a>, until: Uptime) -> Self {
-        Self {
+    /// `None` where too many wait already.
+    fn new(asked: Asked<'a>, until: Uptime) -> Option<Self> {
+        let (since, standing) = (asked.once.inner.clock.uptime(), asked.line.stand()?);
+        Some(Self {
             asked,
+            since,
             until,
-            last_question: asked.once.inner.clock.uptime(),
+            last_question: since,
             turn: None,
             watcher: None,
             pause: FIRST_PAUSE,
-            _standing: asked.line.stand(),
+            _standing: standing,
             _counted: Counted::new(asked.once.class),
-        }
+        })
+    }
+
+    /// The result, if somebody in the line has learned it meanwhile.
+    fn known(&self) -> Option<Replay> {
+        self.asked.line.known(self.asked.fingerprint, self.since, self.asked.once.inner.clock.uptime())
+    }
+
+    /// What was answered to the last question, with what is left by now.
+    fn by_now(&self, seen: Result<Begun, Error>) -> Result<Begun, Error> {
+        let passed = self.asked.once.inner.clock.uptime().since(self.last_question);
+        seen.map(|begun| match begun {
+            Begun::Running { holder, attempt, retry_after } => {
+                let retry_after = retry_after.saturating_sub(passed).max(begin::SHORTEST_HINT);
+                Begun::Running { holder, attempt, retry_after }
+            }
+            begun => begun,
+        })
     }
 
     /// Asks; over the connection that is told of changes from then on, if it asks for all. These hear of any other answer.
     async fn ask(&mut self) -> Result<Begun, Error> {
         self.last_question = self.asked.once.inner.clock.uptime();
         let lane = if self.watcher.is_some() { Lane::Waiting } else { Lane::Command };
-        let seen = begin::once(self.asked, lane).await;
+        let (seen, Asked { line, fingerprint, .. }) = (begin::once(self.asked, lane).await, self.asked);
         let is_claimed = matches!(seen, Ok(Begun::Claimed(_)));
+        if let Ok(Begun::Completed(replay)) = &seen {
+            line.answered(fingerprint, replay, self.last_question);
+        }
         if self.turn.is_some() && !is_claimed && !may_change(&seen) {
-            self.asked.line.ended();
+            line.ended();
         }
         seen
     }

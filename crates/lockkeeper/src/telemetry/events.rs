@@ -271,6 +271,10 @@ pub(super) fn once_abandoned(of: OfAttempt<'_>, how: &str, ran_for: Duration) {
     of_attempt!(debug, table::ONCE_ABANDONED_EVENT, of, ran_ms = millis(ran_for), how);
 }
 
+pub(crate) fn once_may_be_evicted(policy: &str) {
+    warn!(target: ONCE_TARGET, message = table::ONCE_MAY_BE_EVICTED.name, policy);
+}
+
 pub(crate) fn once_resolved(
     once: &str,
     keys: &Keys,

@@ -340,6 +340,11 @@ pub(super) const ONCE_RESOLVED: Event = of_once(warn(
     &["once", "once_key", "client_id", "fence", "resolution", "outcome"],
     "An operator said what became of an attempt that went away.",
 ));
+pub(super) const ONCE_MAY_BE_EVICTED: Event = of_once(warn(
+    "once_may_be_evicted",
+    &["policy"],
+    "The server may remove records to make room, so that operations run again; once for each keeper.",
+));
 
 /// Every event.
 pub const EVENTS: &[Event] = &[
@@ -369,6 +374,7 @@ pub const EVENTS: &[Event] = &[
     ONCE_NOT_RECORDED,
     ONCE_ABANDONED_EVENT,
     ONCE_RESOLVED,
+    ONCE_MAY_BE_EVICTED,
 ];
 
 /// Tells the recorder what each metric means, and shows counters at zero (see the

@@ -106,6 +106,7 @@ fn emit_everything_of_once(class: OnceClass, replay: Replay, keys: &Keys, token:
     class.completed(of, &stored, &Ok(CompleteReply::Strayed(Strayed::Gone)), SECOND);
     class.abandoned(of, HowAbandoned::Crashed, SECOND);
     events::once_resolved("order", keys, &holder, of.fence, &Resolution::Undone, &ResolveReply::Resolved);
+    events::once_may_be_evicted("allkeys-lru");
     class.renewed();
     class.renewal_strayed(&Strayed::TakenOver(holder));
     class.running(2);

@@ -72,7 +72,7 @@ async fn completing() {
         },
         async |polls, _output| {
             until(&format!("completed after {polls} polls"), SOON, async || {
-                phase(&once, &(20 - polls).to_string()).await == Some(OncePhase::Completed)
+                phase(&once, &(19 - polls).to_string()).await == Some(OncePhase::Completed)
             })
             .await;
         },
@@ -96,7 +96,7 @@ async fn abandoning() {
         || attempts.pop().unwrap().abandon(),
         async |polls, _output| {
             until(&format!("open after {polls} polls"), SOON, async || {
-                phase(&once, &(20 - polls).to_string()).await == Some(OncePhase::Open)
+                phase(&once, &(19 - polls).to_string()).await == Some(OncePhase::Open)
             })
             .await;
         },
@@ -127,7 +127,7 @@ async fn running() {
         },
         async |polls, output| {
             idle(&keeper, &format!("after {polls} polls")).await;
-            let phase = phase(&once, &polls.to_string()).await;
+            let phase = phase(&once, &(polls + 1).to_string()).await;
             assert_ne!(phase, Some(OncePhase::Running), "after {polls} polls");
             if output.is_some() {
                 assert_eq!(phase, Some(OncePhase::Completed));

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use lockkeeper::{Begun, ErrorKind, Keeper, LossReason, OncePhase, Refusal};
 use lockkeeper_faults::DropReply;
+use lockkeeper_testkit::drops::poll_times;
 use lockkeeper_testkit::fake::{Fake, FakeServer, greeting};
 use lockkeeper_testkit::wait::until;
 
@@ -63,7 +64,7 @@ async fn c16_a_completion_whose_connection_is_killed_is_sent_again() {
     assert_eq!(replay(&once, "cut").await.stored, whole("two"));
 }
 
-/// C16: while the result finds no place, its claim is renewed, however long its lease is.
+/// C16: while the result finds no place, its claim is renewed, however long its lease is, and beyond the bound on what runs.
 #[tokio::test]
 async fn c16_a_claim_is_renewed_while_its_completion_is_refused() {
     let script =
@@ -87,7 +88,7 @@ async fn c16_a_claim_is_renewed_while_its_completion_is_refused() {
         }
     });
     let keeper = impatient(&fake.url()).await;
-    let attempt = claim(&keeper.once("faults").unwrap().lease(ms(600)), "k").await;
+    let attempt = claim(&keeper.once("faults").unwrap().lease(ms(600)).max_hold(ms(700)), "k").await;
     let completing = tokio::spawn(attempt.clone().complete(whole("done")));
     let lost = tokio::time::timeout(secs(20), attempt.lost()).await.unwrap();
     assert_eq!(lost, LossReason::Released, "two leases later");
@@ -243,7 +244,124 @@ async fn closing_waits_for_completions_within_its_limit() {
         if undone > 0 {
             server.resume().unwrap();
         }
-        assert_eq!(ends(completing).await.is_ok(), undone == 0, "{key}");
+        match ends(completing).await {
+            Ok(_) => assert_eq!(undone, 0, "{key}"),
+            Err(error) => {
+                assert!(undone > 0 && error.is_outcome_unknown(), "{error}");
+                assert!(error.to_string().contains("not tried again (the keeper has ended)"), "{error}");
+            }
+        }
     }
     assert_eq!(replay(&once, "k").await.stored, whole("done"));
+}
+
+/// Nobody works for a keeper that was closed: an end that is refused a place says so.
+#[tokio::test]
+async fn a_completion_that_finds_nobody_to_go_on_with_it_says_so() {
+    let Some(server) = server() else { return };
+    let keeper = impatient(&server.url()).await;
+    let attempt = claim(&keeper.once("faults").unwrap(), "k").await;
+    keeper.close(ms(100)).await;
+    server.pause().unwrap();
+    let error = attempt.complete(whole("done")).await.unwrap_err();
+    server.resume().unwrap();
+    assert!(error.is_outcome_unknown(), "{error}");
+    assert!(error.to_string().contains("not tried again (the keeper is closed)"), "{error}");
+}
+
+/// The keeper is closed while this is under way.
+async fn closed_meanwhile<T: Send + 'static>(
+    server: &lockkeeper_faults::RedisServer,
+    keeper: &Keeper,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    server.pause().unwrap();
+    let mut work = Box::pin(work);
+    assert!(poll_times(work.as_mut(), 1).await.is_none(), "it is under way");
+    let working = tokio::spawn(work);
+    let mut closing = tokio::spawn({
+        let keeper = keeper.clone();
+        async move { keeper.close(secs(20)).await }
+    });
+    let other = keeper.once("faults").unwrap();
+    until("it is closed", SOON, async || {
+        // Would claim a key on the server, if it were asked.
+        poll_times(other.begin("closed", request()), 1)
+            .await
+            .is_some_and(|begun| begun.is_err_and(|error| error.kind() == ErrorKind::Closed))
+    })
+    .await;
+    // Real time: nothing happens while the server is stopped.
+    assert!(tokio::time::timeout(ms(100), &mut closing).await.is_err(), "it waits");
+    server.resume().unwrap();
+    assert_eq!(ends(closing).await.undone, 0);
+    ends(working).await
+}
+
+/// What never began is not left to its lease, of which nobody would know what it had done.
+#[tokio::test]
+async fn closing_waits_for_a_begin_and_gives_it_back() {
+    let Some(server) = server() else { return };
+    let (closed, other) = (keeper(&server).await, keeper(&server).await);
+    let held =
+        |keeper: &Keeper| keeper.once("faults").unwrap().on_crash(lockkeeper::OnCrash::Hold(secs(600)));
+    claim(&held(&closed), "warm").await.abandon().await.unwrap();
+    quiet(&closed).await;
+    let once = held(&closed);
+    let begun = closed_meanwhile(&server, &closed, async move { once.begin("k", request()).await }).await;
+    assert_eq!(begun.unwrap_err().kind(), ErrorKind::Closed);
+    let seen = held(&other).inspect("k").await.unwrap().unwrap();
+    assert_eq!((seen.phase, seen.attempt), (OncePhase::Open, 1));
+}
+
+#[tokio::test]
+async fn closing_waits_for_an_abandonment() {
+    let Some(server) = server() else { return };
+    let (closed, other) = (keeper(&server).await, keeper(&server).await);
+    let attempt = claim(&closed.once("faults").unwrap(), "k").await;
+    closed_meanwhile(&server, &closed, attempt.abandon()).await.unwrap();
+    let seen = other.once("faults").unwrap().inspect("k").await.unwrap().unwrap();
+    assert_eq!(seen.phase, OncePhase::Open);
+}
+
+/// Real time: ten seconds, however long the keeper waits for an answer.
+#[tokio::test]
+async fn a_caller_waits_ten_seconds_for_a_completion_and_no_longer() {
+    let Some(server) = server() else { return };
+    let keeper =
+        Keeper::builder().url(&server.url()).unwrap().response_timeout(secs(60)).connect().await.unwrap();
+    let attempt = claim(&keeper.once("faults").unwrap().lease(secs(300)), "k").await;
+    server.pause().unwrap();
+    let started = Instant::now();
+    let error = tokio::time::timeout(secs(30), attempt.complete(whole("done"))).await.unwrap().unwrap_err();
+    server.resume().unwrap();
+    assert!(error.is_outcome_unknown() && error.to_string().contains("goes on"), "{error}");
+    assert!(started.elapsed() < secs(15), "{:?}", started.elapsed());
+    idle(&keeper, "afterwards").await;
+    assert_eq!(replay(&keeper.once("faults").unwrap(), "k").await.stored, whole("done"));
+}
+
+/// The store is away and large results wait for it: four of them are kept, of the fifth that it has run.
+#[tokio::test]
+async fn results_that_wait_for_the_store_are_bounded_and_what_has_run_is_not_run_again() {
+    const LARGEST: usize = 16 * 1024 * 1024;
+    let Some(server) = server() else { return };
+    let proxy = proxied(&server);
+    let keeper = Keeper::connect(&proxy.url()).await.unwrap();
+    let once = keeper.once("faults").unwrap().max_result(LARGEST);
+    let mut attempts = Vec::new();
+    for number in 0..5 {
+        attempts.push(claim(&once, &number.to_string()).await);
+    }
+    proxy.cut();
+    let stored = lockkeeper::Stored::whole(vec![b'x'; LARGEST]).unwrap();
+    // Dropped at once: they go on by themselves.
+    attempts.into_iter().for_each(|attempt| drop(attempt.complete(stored.clone())));
+    proxy.heal();
+    until("recorded", secs(30), async || keeper.health().await.giving_back == 0).await;
+    let mut whole = 0;
+    for number in 0..5 {
+        whole += usize::from(replay(&once, &number.to_string()).await.stored == stored);
+    }
+    assert_eq!(whole, 4);
 }

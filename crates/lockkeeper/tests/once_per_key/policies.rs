@@ -92,6 +92,25 @@ async fn an_attempt_without_an_effect_leaves_the_key_open_also_where_outcomes_ar
     assert_eq!((again.attempt(), again.is_takeover()), (2, false));
 }
 
+/// C7: the second attempt, which had no effect, knows nothing of the first one's.
+#[tokio::test]
+async fn c7_a_takeover_without_an_effect_lets_the_crash_before_it_not_be_forgotten() {
+    let (keeper, clock) = stepped().await;
+    let once = keeper.once("policies").unwrap();
+    let crashed = claim(&once, "k").await;
+    clock.advance(LEASE + ms(1));
+    for number in 2..5 {
+        let again = claim(&once, "k").await;
+        assert_eq!((again.attempt(), again.is_takeover()), (number, true));
+        again.abandon().await.unwrap();
+        let other = once.begin("k", lockkeeper::fingerprint::of_bytes("another")).await.unwrap();
+        assert!(matches!(other, Begun::DifferentRequest), "{other:?}");
+    }
+    assert!(crashed.complete(whole("too late")).await.unwrap_err().is_lost());
+    claim(&once, "k").await.complete(whole("done")).await.unwrap();
+    assert_eq!(replay(&once, "k").await.stored, whole("done"));
+}
+
 /// An operator's word counts, also against the attempt when it comes back.
 #[tokio::test]
 async fn an_attempt_that_an_operator_resolved_is_told_when_it_comes_back() {

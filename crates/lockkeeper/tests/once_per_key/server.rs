@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use lockkeeper::{Begun, ErrorKind, LossReason, RunError, fingerprint};
 use lockkeeper_testkit::wait::until;
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use crate::common::{LEASE, begin, claim, idle, impatient, lost, record, replay, request, running, whole};
 use crate::support::{SOON, calls, command, exists, keeper, ms, quiet, scripts, secs, server};
@@ -95,6 +98,54 @@ async fn c40_an_evicted_claim_is_lost_and_not_created_again() {
         quiet(&keeper).await;
         assert!(!exists(&server, KEY), "created again");
     }
+}
+
+/// Those who were told that records may be evicted, by which policy.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Told {
+    fn on_event(&self, event: &tracing::Event<'_>, _context: Context<'_, S>) {
+        let mut said = Said::default();
+        event.record(&mut said);
+        if said.0.iter().any(|said| said == "once_may_be_evicted") {
+            self.0.lock().push(said.0.join(" "));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Said(Vec<String>);
+
+impl Visit for Said {
+    fn record_debug(&mut self, _field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push(format!("{value:?}").replace('"', ""));
+    }
+}
+
+/// C40: a keeper that makes use of records says at its start that they may be evicted, once; also one that connects later.
+#[tokio::test]
+async fn c40_a_server_that_may_evict_records_is_named_once() {
+    let Some(server) = server() else { return };
+    let told = Told::default();
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(told.clone()));
+    let is_told = || std::mem::take(&mut *told.0.lock());
+    claim(&keeper(&server).await.once("server").unwrap(), "safe").await.abandon().await.unwrap();
+    command(&server, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    claim(&keeper(&server).await.once("server").unwrap(), "safe").await.abandon().await.unwrap();
+    assert!(is_told().is_empty(), "nothing is evicted, or nothing is full");
+    command(&server, &["CONFIG", "SET", "maxmemory", "100mb"]);
+    let evicting = keeper(&server).await;
+    evicting.once("server").unwrap();
+    let once = evicting.once("other").unwrap();
+    claim(&once, "k").await.abandon().await.unwrap();
+    assert_eq!(is_told(), ["once_may_be_evicted allkeys-lru"]);
+    let lazy = lockkeeper::Keeper::builder().url(&server.url()).unwrap().lazy().connect().await.unwrap();
+    let once = lazy.once("server").unwrap();
+    assert!(is_told().is_empty(), "it has asked nobody yet");
+    claim(&once, "k").await.abandon().await.unwrap();
+    claim(&once, "k").await.abandon().await.unwrap();
+    assert_eq!(is_told(), ["once_may_be_evicted allkeys-lru"]);
 }
 
 #[tokio::test]

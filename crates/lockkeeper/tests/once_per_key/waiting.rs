@@ -76,8 +76,9 @@ async fn when_its_time_is_over_who_waits_is_told_who_runs() {
     step(&clock, ms(4999)).await;
     assert!(!caller.is_finished());
     step(&clock, ms(1)).await;
-    let Begun::Running { holder, .. } = ends(caller).await else { panic!() };
+    let Begun::Running { holder, retry_after, .. } = ends(caller).await else { panic!() };
     assert_eq!(holder, attempt.holder());
+    assert_eq!(retry_after, LEASE - secs(5), "what is left by now, not when it asked last");
 }
 
 /// Evicted, flushed, or its process died: whoever waits runs it.
@@ -166,6 +167,37 @@ async fn those_who_wait_for_the_same_key_share_one_who_asks() {
     let asked = scripts(&server) - before;
     assert!(asked <= 20 + 15, "{asked}");
     drop(attempt);
+}
+
+/// Twenty who wait for a large result of another process cost the server one copy of it, and those of the same process none.
+#[tokio::test]
+async fn those_who_wait_for_the_same_result_share_one_copy() {
+    let Some(server) = server() else { return };
+    let (runs, waiting) = (keeper(&server).await, keeper(&server).await);
+    let (once, large) = (runs.once("waiting").unwrap(), whole(&"x".repeat(100_000)));
+    for (patient, most) in [(waiting.once("waiting").unwrap(), 1), (once.clone(), 0)] {
+        let key = most.to_string();
+        let attempt = claim(&once, &key).await;
+        let before = scripts(&server);
+        let callers: Vec<_> = (0..20).map(|_| waits(&patient.clone().wait(secs(60)), &key)).collect();
+        // Each once, and the one who asks for all.
+        until("asked", SOON, async || scripts(&server) >= before + 21).await;
+        let sent = bytes_sent(&server);
+        attempt.complete(large.clone()).await.unwrap();
+        for caller in callers {
+            let Begun::Completed(replay) = ends(caller).await else { panic!() };
+            assert_eq!(replay.stored, large);
+        }
+        let copies = (bytes_sent(&server) - sent) / 100_000;
+        assert!(copies <= most, "{copies} copies");
+    }
+}
+
+/// By the server, so far.
+fn bytes_sent(server: &lockkeeper_faults::RedisServer) -> u64 {
+    let info = command(server, &["INFO", "stats"]);
+    let line = info.as_str().unwrap().lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+    line.unwrap().trim().parse().unwrap()
 }
 
 /// A waiter that leaves hands on what it had taken over: to ask.

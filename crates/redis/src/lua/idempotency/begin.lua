@@ -29,8 +29,8 @@ if text then
   end
   if not sound then return {now, 'wrongtype', 0, 0} end
   local token = string.sub(text, start, start + length - 1)
-  local kept_until = ends
-  if state == 'r' or state == 't' then kept_until = ends + hold + retain end
+  local runs, kept_until = state == 'r' or state == 't', ends
+  if runs then kept_until = ends + hold + retain end
 
   previous = fence
   if now < kept_until then

@@ -135,7 +135,7 @@ async fn a_takeover_without_an_effect_leaves_the_crash_before_it(arm: &impl Once
             for _ in 0..2 {
                 match bench.ask(begin(who, on_crash)).await {
                     BeginReply::Claimed { attempt, takeover: true, .. } => {
-                        assert_eq!(attempt, number, "{name}")
+                        assert_eq!(attempt, number, "{name}");
                     }
                     other => panic!("{name}: {who}: {other:?}"),
                 }
