@@ -4,7 +4,8 @@
 //! - [`rate_limit`]: the server's half. [`RateLimitLayer`] refuses requests over their limits, and tells clients when to
 //!   come back. Feature `rate-limit`, on by default; `axum` for its route patterns and connect info.
 //! - [`idempotency`]: the server's half of retries. [`IdempotencyLayer`] runs a request once per `Idempotency-Key`, and
-//!   replays its answer. Feature `idempotency`, on by default.
+//!   replays its answer. Feature `idempotency`, on by default; **with axum, `axum` too**: without it, nested routers share
+//!   their records.
 //! - [`retry_after`]: the client's half. [`RetryAfterLayer`] comes back no earlier than a server told it, and gives up in
 //!   good time.
 //! - [`client_address`]: who asks, behind proxies.

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use http::Response;
 use lockkeeper::{Keeper, LossReason, OnCrash, Resolution};
-use lockkeeper_testkit::drops::drop_at_every_poll;
+use lockkeeper_testkit::drops::{drop_at_every_poll, poll_times};
 use lockkeeper_testkit::wait::until;
 use lockkeeper_tower::idempotency::{Claim, IdempotencyBody, KeptAnswer};
 use parking_lot::Mutex;
@@ -62,6 +62,8 @@ async fn c8_a_crash_that_is_held_is_an_unknown_outcome_until_an_operator_resolve
     let held = once_it_does_not_run(&router).await;
     assert_eq!((held.status(), held.problem_type()), (409, "idempotency-outcome-unknown".to_owned()));
     assert_eq!(held.field("retry-after"), None, "waiting does not help");
+    let held_for = held.problem()["held_for"].as_u64().unwrap();
+    assert!((3590..=3600).contains(&held_for), "it says when it is over: {held_for}");
 
     let layer = builder(once.clone()).build().unwrap();
     let key = layer.record_key(&post("1", "").into_parts().0).unwrap();
@@ -171,8 +173,8 @@ async fn c13_a_handler_is_told_of_the_loss_and_its_late_answer_is_not_kept() {
     assert!(second.text().starts_with("run 2, fence "), "{second:?}");
     gate.add_permits(1);
     let late = first.await.unwrap();
-    assert_eq!((late.status(), late.problem_type()), (503, "idempotency-attempt-lost".to_owned()));
-    assert_eq!(late.field("retry-after"), Some("1"));
+    assert_eq!((late.status(), late.problem_type()), (409, "idempotency-attempt-lost".to_owned()));
+    assert_eq!(late.field("retry-after"), None, "it was carried out: nobody is asked to repeat it");
     let third = send(&router, post("1", "")).await;
     assert_eq!((third.text(), third.is_replay(), runs.count()), (second.text(), true, 2));
 }
@@ -225,4 +227,34 @@ async fn the_caller_s_span_is_the_handler_s() {
     };
     let answer = work.with_subscriber(tracing_subscriber::fmt().with_writer(std::io::sink).finish()).await;
     assert_eq!(answer.text(), "Some(\"the_request\")");
+}
+
+/// Nobody waits for its answer any more but who ends the process.
+#[tokio::test]
+async fn whoever_ends_the_process_can_wait_for_what_still_runs_after_a_hang_up() {
+    let keeper = memory().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let waiting = gate.clone();
+    let runs = Runs::default();
+    let counting = runs.clone();
+    let handler = async move |_: Request| {
+        let run = counting.begin();
+        waiting.acquire().await.unwrap().forget();
+        format!("run {run}")
+    };
+    let layer = builder(orders(&keeper)).build().unwrap();
+    let router = Router::new().route("/orders", axum::routing::post(handler).layer(layer.clone()));
+    assert!(poll_times(layer.drained(), 1).await.is_some(), "nothing runs yet");
+    assert!(poll_times(send(&router, post("1", "")), 1).await.is_none(), "the client hangs up");
+    until("it runs", LIMIT, async || runs.count() == 1).await;
+    let mut drained = Box::pin(layer.drained());
+    assert!(poll_times(&mut drained, 1).await.is_none(), "it runs");
+    gate.add_permits(1);
+    tokio::time::timeout(LIMIT, drained).await.expect("it has ended");
+    let again = send(&router, post("1", "")).await;
+    assert_eq!(
+        (again.text(), again.is_replay(), runs.count()),
+        ("run 1", true, 1),
+        "and is recorded by then"
+    );
 }

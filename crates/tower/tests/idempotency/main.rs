@@ -15,5 +15,8 @@ mod replay;
 mod routes;
 mod scope;
 mod service;
+mod shutdown;
 mod sizes;
+mod slow;
 mod support;
+mod takeovers;

@@ -7,6 +7,7 @@ use axum::middleware::{Next, from_fn};
 use lockkeeper::Keeper;
 use lockkeeper_faults::{RedisServer, Reply, ServerKind, available};
 use lockkeeper_testkit::wait::until;
+use lockkeeper_tower::idempotency::Claim;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -46,6 +47,31 @@ async fn c31_c49_a_replay_is_real_across_processes_and_the_handler_ran_once() {
     let [key] = keys[..] else { panic!("one record: {keys:?}") };
     assert!(key.starts_with("once:orders:") && key.len() == 12 + 64, "nothing of user or key: {key}");
     assert!(server.command(&["PTTL", key]).unwrap().as_int().unwrap() > 0);
+}
+
+/// The store answers later than in memory, so that the end is seen while it is under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_was_wanted_is_no_loss() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let server = RedisServer::builder().start().unwrap();
+    let keeper = Keeper::connect(&server.url()).await.unwrap();
+    for status in [200, 503] {
+        let claims = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let keeping = claims.clone();
+        let (router, _) = app(builder(orders(&keeper)), move |_, request: axum::extract::Request| {
+            keeping.lock().push(request.extensions().get::<Claim>().unwrap().clone());
+            async move {
+                // The layer sees to losses from the first time that it waits for the handler.
+                tokio::task::yield_now().await;
+                http::StatusCode::from_u16(status).unwrap()
+            }
+        });
+        assert_eq!(send(&router, post(&status.to_string(), "")).await.status(), status);
+        let claim = claims.lock().pop().unwrap();
+        assert_eq!((claim.is_valid(), claim.loss()), (false, None), "after {status}");
+    }
 }
 
 /// Counts the futures that ended, whichever way.

@@ -25,7 +25,7 @@ fn with_status(builder: IdempotencyBuilder) -> (Router, Runs, Arc<AtomicU16>) {
 
 #[tokio::test]
 async fn c20_after_503_the_key_is_open_at_once_also_for_a_different_request() {
-    for failure in [500, 502, 503, 408, 425, 429] {
+    for failure in [500, 502, 503, 401, 407, 408, 425, 429] {
         let (router, runs, status) = with_status(builder(orders(&memory().await)));
         status.store(failure, Ordering::SeqCst);
         let failed = send(&router, post("1", "this")).await;
@@ -109,6 +109,31 @@ async fn c8_an_answer_that_may_have_had_its_effect_is_a_crash_if_the_route_says_
     })
     .await;
     assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn c8_under_the_policy_hold_a_server_that_failed_is_a_crash_by_itself_and_nothing_runs_until_it_is_resolved()
+ {
+    for store_if in [false, true] {
+        let once = orders(&memory().await).on_crash(OnCrash::Hold(secs(3600)));
+        let held = builder(once);
+        let held = if store_if { held.store_if(|answer| answer.status.is_success()) } else { held };
+        let (router, runs, status) = with_status(held);
+        status.store(500, Ordering::SeqCst);
+        assert_eq!(send(&router, post("1", "")).await.text(), "run 1");
+        until("the crash is known", LIMIT, async || {
+            send(&router, post("1", "")).await.problem_type() == "idempotency-outcome-unknown"
+        })
+        .await;
+        assert_eq!(send(&router, post("1", "other")).await.status(), 422, "the key is still that request's");
+        assert_eq!(runs.count(), 1);
+
+        for not_now in [503, 429, 401] {
+            status.store(not_now, Ordering::SeqCst);
+            assert_eq!(send(&router, post("2", "")).await.status(), not_now);
+        }
+        assert_eq!(runs.count(), 4, "these had no effect");
+    }
 }
 
 #[tokio::test]

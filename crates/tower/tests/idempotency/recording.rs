@@ -77,7 +77,9 @@ async fn c40_a_record_that_was_evicted_is_not_created_anew_and_the_client_is_tol
     let running = Running::on(&server.url()).await;
     server.command(&["FLUSHALL"]).unwrap();
     let (lost, router, runs, gate) = running.ended().await;
-    assert_eq!((lost.status(), lost.problem_type()), (503, "idempotency-attempt-lost".to_owned()));
+    assert_eq!((lost.status(), lost.problem_type()), (409, "idempotency-record-lost".to_owned()));
+    assert_eq!(lost.field("retry-after"), None, "its effect is there: nobody is asked to repeat it");
+    assert!(lost.text().contains("sending it again carries it out again"), "{}", lost.text());
     assert_eq!(server.command(&["DBSIZE"]).unwrap().as_int(), Some(0));
     gate.add_permits(1);
     assert_eq!(

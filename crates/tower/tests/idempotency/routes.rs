@@ -4,6 +4,8 @@ use axum::Router;
 use axum::extract::Request;
 use axum::routing::post as on_post;
 use http::Method;
+use http::request::Parts;
+use lockkeeper_tower::idempotency::{Claim, Outcome};
 
 use crate::support::*;
 
@@ -38,6 +40,30 @@ async fn c26_nested_routers_do_not_share_records() {
         let first = send(&router, to(path, post("1", ""))).await;
         assert_eq!((first.text(), first.is_replay()), (&path[1..2], false));
         assert!(send(&router, to(path, post("1", ""))).await.is_replay());
+    }
+}
+
+/// As a router further out leaves it that takes the first part off the path, and is not axum's.
+fn stripped(path: &str) -> Request {
+    let mut request = to(&path[2..], post("1", ""));
+    request.extensions_mut().insert(Whole(path.to_owned()));
+    request
+}
+
+#[derive(Clone)]
+struct Whole(String);
+
+#[tokio::test]
+async fn c26_where_a_part_of_the_path_was_taken_off_the_route_says_what_was_asked_for() {
+    let whole = |request: &Parts| request.extensions.get::<Whole>().unwrap().0.clone();
+    for is_told in [false, true] {
+        let layer = builder(orders(&memory().await));
+        let layer = if is_told { layer.target_by(whole) } else { layer };
+        let (router, runs) = app(layer, |run, _| async move { format!("run {run}") });
+        send(&router, stripped("/a/items")).await;
+        let other = send(&router, stripped("/b/items")).await;
+        assert_eq!((other.is_replay(), runs.count()), (!is_told, 1 + usize::from(is_told)));
+        assert!(send(&router, stripped("/a/items")).await.is_replay());
     }
 }
 
@@ -131,4 +157,53 @@ async fn of_two_layers_with_the_same_records_the_outer_one_counts() {
         (first.status(), first.is_replay(), second.status(), second.is_replay()),
         (200, false, 200, true)
     );
+}
+
+/// The outer one's name ends with the inner one's.
+#[tokio::test]
+async fn layers_with_other_records_stand_for_themselves_however_they_are_called() {
+    let keeper = memory().await;
+    let onces = ["orders", "my_orders"].map(|name| keeper.once(name).unwrap());
+    let [inner, outer] = onces.clone().map(|once| builder(once).build().unwrap());
+    let handler = async |request: Request| {
+        let claim = request.extensions().get::<Claim>().unwrap();
+        format!("{}:{}", claim.once(), claim.key())
+    };
+    let key = inner.record_key(&post("1", "").into_parts().0).unwrap();
+    let router = Router::new().route("/orders", on_post(handler).layer(inner)).layer(outer);
+    let first = send(&router, post("1", "")).await;
+    assert_eq!(first.text(), format!("orders:{key}"), "the inner one's, whole");
+    for once in onces {
+        assert!(once.inspect(&key).await.unwrap().is_some(), "{once:?} remembers it");
+    }
+}
+
+/// Whoever repeats the request with the outer layer's key is not answered the inner one's refusal for ever.
+#[tokio::test]
+async fn what_a_layer_further_in_refuses_is_not_kept_further_out() {
+    let keeper = memory().await;
+    let (inner, outer) = (keeper.once("inner").unwrap(), keeper.once("outer").unwrap());
+    let inner = builder(inner).max_request(4).build().unwrap();
+    let handler = async || "done";
+    let router = Router::new().route("/orders", on_post(handler).layer(inner));
+    let router = router.layer(builder(outer).build().unwrap());
+    let refused = send(&router, post("1", "too long")).await;
+    assert_eq!((refused.status(), refused.field("idempotency-retention")), (413, None));
+    assert_eq!(send(&router, post("1", "ok")).await.text(), "done", "the key is open");
+}
+
+#[tokio::test]
+async fn whoever_answers_refusals_otherwise_may_say_what_becomes_of_a_key_further_out() {
+    let layer = builder(orders(&memory().await)).respond_with(|refusal| {
+        let mut answer = http::Response::new(bytes::Bytes::new());
+        *answer.status_mut() = refusal.status();
+        answer.extensions_mut().insert(Outcome::Kept);
+        answer
+    });
+    let (router, _) = numbered(layer);
+    let plain = numbered(builder(orders(&memory().await))).0;
+    let malformed = || post("two words", "");
+    let declared = |answer: &http::Response<_>| answer.extensions().get::<Outcome>().copied();
+    assert_eq!(declared(&head(&router, malformed()).await), Some(Outcome::Kept));
+    assert_eq!(declared(&head(&plain, malformed()).await), Some(Outcome::NoEffect));
 }

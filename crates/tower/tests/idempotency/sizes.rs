@@ -10,6 +10,7 @@ use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, StreamBody};
+use lockkeeper::OnCrash;
 use lockkeeper_tower::idempotency::{IdempotencyLayer, MAX_ANSWER};
 use tokio::sync::mpsc;
 
@@ -176,5 +177,12 @@ async fn settings_out_of_their_bounds_are_told_at_the_start() {
     assert!(shared().max_answer(MAX_ANSWER).build().is_ok());
     let error = shared().max_answer(MAX_ANSWER + 1).build().unwrap_err().to_string();
     assert!(error.contains("at most"), "{error}");
+    for once in [
+        once.clone().lease(secs(0)),
+        once.clone().retain(secs(0)),
+        once.clone().on_crash(OnCrash::Hold(secs(0))),
+    ] {
+        assert!(IdempotencyLayer::builder(once.clone()).shared_scope().build().is_err(), "{once:?}");
+    }
     assert!(shared().methods([]).build().unwrap_err().to_string().contains("no method"));
 }
