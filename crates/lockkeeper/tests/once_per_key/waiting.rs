@@ -172,17 +172,17 @@ async fn those_who_wait_for_the_same_key_share_one_who_asks() {
     drop(attempt);
 }
 
-/// Twenty who wait for a large result of another process cost the server one copy of it, and those of the same process none.
+/// Twenty who wait for a large result cost the server one copy of it at most, in whichever process it is recorded. In the same
+/// one, the server's notice may be quicker than the answer.
 #[tokio::test]
 async fn those_who_wait_for_the_same_result_share_one_copy() {
     let Some(server) = server() else { return };
     let (runs, waiting) = (keeper(&server).await, keeper(&server).await);
     let (once, large) = (runs.once("waiting").unwrap(), whole(&"x".repeat(100_000)));
-    for (patient, most) in [(waiting.once("waiting").unwrap(), 1), (once.clone(), 0)] {
-        let key = most.to_string();
-        let attempt = claim(&once, &key).await;
+    for (key, patient) in [("elsewhere", waiting.once("waiting").unwrap()), ("here", once.clone())] {
+        let attempt = claim(&once, key).await;
         let before = scripts(&server);
-        let callers: Vec<_> = (0..20).map(|_| waits(&patient.clone().wait(secs(60)), &key)).collect();
+        let callers: Vec<_> = (0..20).map(|_| waits(&patient.clone().wait(secs(60)), key)).collect();
         // Each once, and the one who asks for all.
         until("asked", SOON, async || scripts(&server) >= before + 21).await;
         let sent = bytes_sent(&server);
@@ -192,7 +192,7 @@ async fn those_who_wait_for_the_same_result_share_one_copy() {
             assert_eq!(replay.stored, large);
         }
         let copies = (bytes_sent(&server) - sent) / 100_000;
-        assert!(copies <= most, "{copies} copies");
+        assert!(copies <= 1, "{copies} copies, {key}");
     }
 }
 
