@@ -23,7 +23,7 @@
 //! static ORDERS: AtomicUsize = AtomicUsize::new(0);
 //! let service = layer.layer(service_fn(|_: Request<IdempotencyBody<Full<Bytes>>>| async {
 //!     let order = ORDERS.fetch_add(1, Ordering::SeqCst) + 1;
-//!     Ok::<_, std::convert::Infallible>(Response::new(Full::from(format!("order {order}"))))
+//!     Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from(format!("order {order}"))))
 //! }));
 //!
 //! for _ in 0..2 {
