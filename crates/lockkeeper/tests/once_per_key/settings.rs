@@ -9,16 +9,16 @@ use crate::common::{claim, request, running, whole};
 use crate::support::{ms, secs, stepped};
 
 async fn refused(once: &Once, key: &[u8], says: &str) {
-    refused_by(once.begin(key, request()).await.unwrap_err(), says);
+    refused_by(&once.begin(key, request()).await.unwrap_err(), says);
 }
 
 /// Its settings are refused, by a call that asks nobody as well.
 async fn unfit(once: &Once, says: &str) {
-    refused_by(once.check().unwrap_err(), says);
+    refused_by(&once.check().unwrap_err(), says);
     refused(once, b"k", says).await;
 }
 
-fn refused_by(error: Error, says: &str) {
+fn refused_by(error: &Error, says: &str) {
     assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
     assert!(error.to_string().contains(says), "{error}");
 }
