@@ -6,7 +6,8 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use lockkeeper::{Fingerprint, fingerprint};
 
-use super::refusal::{Refusal, RefusalKind};
+use super::refusal::Refusal;
+use super::refusal_kind::RefusalKind;
 
 type Find = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 

@@ -151,6 +151,7 @@ mod plan;
 mod protect;
 mod record_key;
 mod refusal;
+mod refusal_kind;
 mod replayed;
 mod run;
 mod service;
@@ -166,7 +167,8 @@ pub use client_key::{IDEMPOTENCY_KEY, MAX_KEY_CHARS};
 pub use future::ResponseFuture;
 pub use layer::IdempotencyLayer;
 pub use outcome::Outcome;
-pub use refusal::{Refusal, RefusalKind};
+pub use refusal::Refusal;
+pub use refusal_kind::RefusalKind;
 pub use replayed::{IDEMPOTENCY_RETENTION, IDEMPOTENT_REPLAYED};
 pub use service::Idempotency;
 

@@ -5,7 +5,8 @@ use http::request::Parts;
 use super::claim::Claim;
 use super::client_key::client_key;
 use super::record_key::record_key;
-use super::refusal::{Refusal, RefusalKind};
+use super::refusal::Refusal;
+use super::refusal_kind::RefusalKind;
 use super::settings::Settings;
 
 pub(super) enum Plan {

@@ -14,7 +14,8 @@ use super::body::IdempotencyBody;
 use super::claim::Claim;
 use super::collect::{Collected, Whole, collect};
 use super::outcome::Outcome;
-use super::refusal::{Refusal, RefusalKind};
+use super::refusal::Refusal;
+use super::refusal_kind::RefusalKind;
 use super::replayed::{announce, may_be_replayed};
 use super::settings::Settings;
 
