@@ -45,6 +45,7 @@ pub struct Running {
 /// # Redis
 /// As [`Sales::open`].
 pub async fn start(args: ServeArgs) -> Result<Running> {
+    args.check()?;
     let database = Database::open(&args.database).await.context("the database")?;
     let keeper = Keeper::connect(&args.url).await.context("the store")?;
     let mode = if args.naive { Mode::Naive } else { Mode::Protected };
@@ -60,6 +61,7 @@ pub async fn start(args: ServeArgs) -> Result<Running> {
     let address = listener.local_addr()?;
     let (stop, told) = watch::channel(false);
     let mut tasks = vec![serve(listener, &shop, told.clone())?];
+    tasks.push(chores::upkeep(shop.sales().clone(), told.clone()));
     tasks.push(chores::expiry(shop.orders().clone(), args.pay_within(), told.clone()));
     if !args.no_worker {
         tasks.push(chores::worker(shop.sales(), &format!("worker-{}", std::process::id()), told));

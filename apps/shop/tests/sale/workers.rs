@@ -96,7 +96,7 @@ async fn c58_a_ticket_whose_order_fails_for_good_gives_its_unit_back_exactly_onc
             .execute(shop.database.writer())
             .await
             .unwrap();
-        let give_back = GiveBack { buyer: unlucky.clone(), ticket, withhold: false };
+        let give_back = GiveBack { buyer: unlucky.clone(), ticket, withhold: false, order: None };
         shop.store.apply(&shop.at(0), give_back, STORE_WITHIN).await.unwrap();
         assert_eq!(taken_and_died(&shop, Duration::ZERO).await, 2);
         let worker = Working::start(shop.sales.worker("w").claim_after(Duration::ZERO));
