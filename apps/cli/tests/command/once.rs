@@ -25,12 +25,14 @@ fn record(state: RecordState, ends_us: i64, hold_us: u64) -> Record {
     }
 }
 
+const RUNS: RecordState = RecordState::Running { takeover: false };
+
 fn running() -> Record {
-    record(RecordState::Running, 60_000_000, 0)
+    record(RUNS, 60_000_000, 0)
 }
 
 fn unknown() -> Record {
-    record(RecordState::Running, -1_000_000, 10 * MINUTE_US)
+    record(RUNS, -1_000_000, 10 * MINUTE_US)
 }
 
 fn completed(result: &str) -> Record {
@@ -56,7 +58,7 @@ fn json(output: &Output) -> serde_json::Value {
 #[test]
 fn show_tells_what_a_record_means_and_neither_secrets_nor_results() {
     let Some(bench) = Bench::new() else { return };
-    let lapsed = record(RecordState::Running, -1_000_000, 0);
+    let lapsed = record(RUNS, -1_000_000, 0);
     let open = record(RecordState::Open, 600_000_000, 0);
     let rows = [
         ("running", running(), "is running"),

@@ -20,7 +20,8 @@ pub struct Abandon {
 /// How an attempt ended without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HowAbandoned {
-    /// It had no effect: the key is open, also for a different request.
+    /// It had no effect: the key is open, also for a different request. But where an attempt before it crashed, that one's
+    /// effect is as unknown as before: the key is lapsed again, and the next attempt a takeover again.
     Undone,
     /// It may have had its effect: as if its lease had ended now.
     Crashed,
@@ -50,10 +51,16 @@ impl Decision for Abandon {
         match (&record.state, self.how) {
             (RecordState::Completed(_), _) => return Ok(AbandonReply::Strayed(Strayed::Settled)),
             (RecordState::Open, _) => {}
-            (RecordState::Running, HowAbandoned::Crashed) => {
+            (RecordState::Running { .. }, HowAbandoned::Crashed) => {
                 cell.change(|record| record.ends = record.ends.min(now.as_micros()));
             }
-            (RecordState::Running, HowAbandoned::Undone) => {
+            (RecordState::Running { takeover: true }, HowAbandoned::Undone) => {
+                // Lapsed at once, also under a policy that holds: for the attempt that crashed, that time is over.
+                cell.change(|record| {
+                    record.ends = record.ends.min(now.as_micros().saturating_sub(record.hold))
+                });
+            }
+            (RecordState::Running { takeover: false }, HowAbandoned::Undone) => {
                 let ends = (now.as_micros() + record.retain).min(MAX_ENDS);
                 cell.change(|record| record.settle(RecordState::Open, ends));
             }

@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 /// Claims the key for `token`, unless somebody runs it, its outcome is unknown, or it has a result.
 ///
 /// *Repeating* with the same token is harmless: while the claim runs, its lease is restarted (never shortened) and the
-/// same fence and attempt are answered.
+/// same fence, attempt and takeover are answered.
 #[derive(Clone, Debug)]
 pub struct Begin {
     /// Unique per attempt.
@@ -42,7 +42,7 @@ pub enum BeginReply {
         fence: Fence,
         /// The first is one.
         attempt: u64,
-        /// The attempt before it went away without an end.
+        /// An attempt before it crashed, and nobody found out since whether it had its effect.
         takeover: bool,
     },
     /// Another attempt has the right to run.
@@ -111,7 +111,7 @@ impl Begin {
         let (fence, _) = FenceRequest { seen: self.seen, block: 1 }.next(cell.last_fence(), now);
         let attempt = attempt.min(MAX_ATTEMPTS);
         cell.keep(Record {
-            state: RecordState::Running,
+            state: RecordState::Running { takeover },
             fence: fence.get(),
             attempt,
             ends: self.lease_end(now),
@@ -127,8 +127,9 @@ impl Begin {
         let mut reply = BeginReply::DifferentRequest;
         cell.change(|record| {
             record.ends = record.ends.max(self.lease_end(now));
-            let fence = Fence::new(record.fence);
-            reply = BeginReply::Claimed { fence, attempt: record.attempt, takeover: false };
+            let (fence, attempt) = (Fence::new(record.fence), record.attempt);
+            let takeover = record.state == RecordState::Running { takeover: true };
+            reply = BeginReply::Claimed { fence, attempt, takeover };
         });
         reply
     }

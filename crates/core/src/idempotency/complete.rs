@@ -52,7 +52,7 @@ impl Decision for Complete {
         match record.state {
             RecordState::Completed(_) => return Ok(remaining(record.ends)),
             RecordState::Open => return Ok(CompleteReply::Strayed(Strayed::Settled)),
-            RecordState::Running => {}
+            RecordState::Running { .. } => {}
         }
         let ends = retained(self.retain, now);
         cell.change(|record| record.settle(RecordState::Completed(self.stored.clone()), ends));

@@ -49,7 +49,7 @@ fn inspection(record: &Record, phase: Phase, now: Timestamp) -> OnceInspection {
     };
     let result = match &record.state {
         RecordState::Completed(stored) => Some((stored.bytes().len() as u64, stored.is_whole())),
-        RecordState::Running | RecordState::Open => None,
+        RecordState::Running { .. } | RecordState::Open => None,
     };
     OnceInspection {
         phase,

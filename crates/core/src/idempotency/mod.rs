@@ -9,12 +9,16 @@
 //! | phase | [`Begin`] | [`KeepAlive`] | [`Complete`] | [`Abandon`] | [`Resolve`] |
 //! |---|---|---|---|---|---|
 //! | absent | → running: *claimed* | *gone* | *gone* | *gone* | *gone* |
-//! | running, by this token | *claimed* again | lease restarted: *kept* | → completed: *completed* | → open or lapsed: *abandoned* | *running* |
+//! | running, by this token | *claimed* again | lease restarted: *kept* | → completed: *completed* | → open, lapsed or unknown: *abandoned* | *running* |
 //! | running, by another | *running* | *taken over* | *taken over* | *taken over* | *running* |
 //! | lapsed ([`OnCrash::Rerun`]) | → running: *claimed*, a takeover | *lapsed* | → completed: *completed* | → open: *abandoned* | → open or completed: *resolved* |
 //! | unknown ([`OnCrash::Hold`]) | *unknown* | *lapsed* | → completed: *completed* | → open: *abandoned* | → open or completed: *resolved* |
 //! | completed | *completed*, with the result | *settled* | *completed*, if by this token | *settled* | *settled*, unless by this token |
 //! | open | → running: *claimed* | *settled* | *settled* | *abandoned*, if by this token | *settled*, unless by this token |
+//!
+//! *Undone* opens a key, unless the attempt was a takeover: then the one before it crashed, and may have had its effect. So the
+//! key is lapsed again (no longer unknown: that time is over), for its own request, and the next attempt is a takeover too.
+//! Only [`Complete`] and [`Resolve`] settle what a crash left.
 //!
 //! In the rows lapsed to open, [`KeepAlive`], [`Complete`] and [`Abandon`] answer *taken over* where the record is another
 //! token's. Wherever there is a request (all phases but absent and open), a [`Begin`] with another [`Fingerprint`] answers

@@ -38,7 +38,11 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordState {
     /// Claimed; whether it runs still, its lease says.
-    Running,
+    Running {
+        /// An attempt before it crashed. It may have had its effect, whatever becomes of this one: only a result, or an
+        /// operator's word, lets that be forgotten.
+        takeover: bool,
+    },
     /// It ended with this.
     Completed(Stored),
     /// It ended without an effect; the next caller runs it.
@@ -72,9 +76,9 @@ impl Record {
         match self.state {
             RecordState::Completed(_) => Phase::Completed,
             RecordState::Open => Phase::Open,
-            RecordState::Running if now < self.ends => Phase::Running,
-            RecordState::Running if now < self.ends + self.hold => Phase::Unknown,
-            RecordState::Running => Phase::Lapsed,
+            RecordState::Running { .. } if now < self.ends => Phase::Running,
+            RecordState::Running { .. } if now < self.ends + self.hold => Phase::Unknown,
+            RecordState::Running { .. } => Phase::Lapsed,
         }
     }
 
@@ -82,7 +86,7 @@ impl Record {
     /// the key, and its fence keeps growing.
     pub fn kept_until(&self) -> u64 {
         match self.state {
-            RecordState::Running => self.ends + self.hold + self.retain,
+            RecordState::Running { .. } => self.ends + self.hold + self.retain,
             RecordState::Completed(_) | RecordState::Open => self.ends,
         }
     }

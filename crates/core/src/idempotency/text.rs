@@ -1,6 +1,8 @@
 //! A record as the bytes of one string key.
 //!
-//! `once1 <r|c|o> <fence> <attempt> <ends> <hold> <retain> <fingerprint> <whole> <token length> <token><result>`
+//! `once1 <r|t|c|o> <fence> <attempt> <ends> <hold> <retain> <fingerprint> <whole> <token length> <token><result>`
+//!
+//! Running is `r`, or `t` where it is a takeover.
 //!
 //! The format's version is in the value, not in the key's name: a program that does not know the format must find the
 //! record and refuse, instead of finding nothing and running the operation a second time.
@@ -20,7 +22,8 @@ impl Record {
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (state, whole, result): (char, u8, &[u8]) = match &self.state {
-            RecordState::Running => ('r', 0, b""),
+            RecordState::Running { takeover: false } => ('r', 0, b""),
+            RecordState::Running { takeover: true } => ('t', 0, b""),
             RecordState::Open => ('o', 0, b""),
             RecordState::Completed(stored) => ('c', stored.is_whole().into(), stored.bytes()),
         };
@@ -52,7 +55,8 @@ impl Record {
         let length = usize::try_from(length).ok().filter(|length| (1..=MAX_TOKEN_BYTES).contains(length))?;
         let (token, result) = rest.split_at_checked(length)?;
         let state = match (state, whole, result) {
-            (b"r", b"0", b"") => RecordState::Running,
+            (b"r", b"0", b"") => RecordState::Running { takeover: false },
+            (b"t", b"0", b"") => RecordState::Running { takeover: true },
             (b"o", b"0", b"") => RecordState::Open,
             (b"c", b"0", result) => RecordState::Completed(Stored::not_kept(result).ok()?),
             (b"c", b"1", result) => RecordState::Completed(Stored::whole(result).ok()?),

@@ -171,6 +171,19 @@ impl Once {
         self.class.name()
     }
 
+    /// What becomes of an attempt that crashed, as [`on_crash`](Self::on_crash) has it.
+    pub fn crash_policy(&self) -> OnCrash {
+        self.settings.on_crash
+    }
+
+    /// Finds out now what the first [`begin`](Self::begin) would find out: whether the settings are valid. Asks no server.
+    ///
+    /// # Errors
+    /// A setting out of its bounds.
+    pub fn check(&self) -> Result<(), Error> {
+        self.terms().map(|_| ()).map_err(|error| error.with_key(self.name()))
+    }
+
     /// The key on the server: the prefix, the name, a colon, and what the caller says.
     pub(super) fn keys(&self, key: &[u8]) -> Result<Keys, Error> {
         if key.is_empty() {

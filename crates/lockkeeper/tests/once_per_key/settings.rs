@@ -3,13 +3,22 @@
 use std::time::Duration;
 
 use lockkeeper::core::Clock;
-use lockkeeper::{ErrorKind, Keeper, OnCrash, Once, fingerprint};
+use lockkeeper::{Error, ErrorKind, Keeper, OnCrash, Once, fingerprint};
 
 use crate::common::{claim, request, running, whole};
 use crate::support::{ms, secs, stepped};
 
 async fn refused(once: &Once, key: &[u8], says: &str) {
-    let error = once.begin(key, request()).await.unwrap_err();
+    refused_by(once.begin(key, request()).await.unwrap_err(), says);
+}
+
+/// Its settings are refused, by a call that asks nobody as well.
+async fn unfit(once: &Once, says: &str) {
+    refused_by(once.check().unwrap_err(), says);
+    refused(once, b"k", says).await;
+}
+
+fn refused_by(error: Error, says: &str) {
     assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
     assert!(error.to_string().contains(says), "{error}");
 }
@@ -30,13 +39,15 @@ async fn c14_settings_out_of_their_bounds_are_refused_and_zero_is_not_unlimited(
     let (keeper, clock) = stepped().await;
     let once = keeper.once("settings").unwrap();
     for lease in [Duration::ZERO, ms(99), Duration::MAX] {
-        refused(&once.clone().lease(lease), b"k", "lease").await;
+        unfit(&once.clone().lease(lease), "lease").await;
     }
     for retention in [Duration::ZERO, ms(999), secs(366 * 24 * 3600)] {
-        refused(&once.clone().retain(retention), b"k", "365 days").await;
+        unfit(&once.clone().retain(retention), "365 days").await;
     }
-    refused(&once.clone().on_crash(OnCrash::Hold(Duration::ZERO)), b"k", "more than zero").await;
-    refused(&once.clone().max_result(16 * 1024 * 1024 + 1), b"k", "16777216").await;
+    unfit(&once.clone().on_crash(OnCrash::Hold(Duration::ZERO)), "more than zero").await;
+    unfit(&once.clone().max_result(16 * 1024 * 1024 + 1), "16777216").await;
+    let once = once.on_crash(OnCrash::Hold(secs(7)));
+    assert!(once.check().is_ok() && once.crash_policy() == OnCrash::Hold(secs(7)));
     let attempt = claim(&once.clone().max_hold(Duration::ZERO), "k").await;
     let reason = tokio::time::timeout(secs(5), attempt.lost()).await.unwrap();
     assert_eq!(reason, lockkeeper::LossReason::MaxHold);

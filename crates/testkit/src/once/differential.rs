@@ -133,6 +133,7 @@ fn plants() -> impl Strategy<Value = OncePlant> {
         "",
         "once1",
         "once1 r 1 1",
+        "once1 t 1 1",
         "{\"status\":201}",
         "once2 r 1 1 1 0 0 x 0 1 x",
     ]);
@@ -147,7 +148,7 @@ fn plants() -> impl Strategy<Value = OncePlant> {
 
 fn shapes() -> impl Strategy<Value = Shape> {
     let state = prop_oneof![
-        2 => Just(RecordState::Running),
+        2 => any::<bool>().prop_map(|takeover| RecordState::Running { takeover }),
         1 => Just(RecordState::Open),
         1 => results().prop_map(RecordState::Completed)
     ];
@@ -172,7 +173,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
 
 /// What a number, a letter or a separator may become.
 fn byte() -> impl Strategy<Value = u8> {
-    prop_oneof![4 => b'0'..=b'9', 2 => prop::sample::select(b" rcoxAf-.+e\0\n".to_vec()), 1 => any::<u8>()]
+    prop_oneof![4 => b'0'..=b'9', 2 => prop::sample::select(b" rtcoxAf-.+e\0\n".to_vec()), 1 => any::<u8>()]
 }
 
 /// Runs a history on both arms, comparing every answer and, after every step, what is kept and what is seen.

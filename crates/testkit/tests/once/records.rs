@@ -104,6 +104,10 @@ fn texts() -> Vec<(Vec<u8>, bool)> {
     let many = [b'x'; 1000];
     for (state, is_whole, result, is_ours) in [
         ("r", "0", &b"x"[..], false),
+        ("t", "0", b"", true),
+        ("t", "0", b"x", false),
+        ("t", "1", b"", false),
+        ("t", "0", &many, false),
         ("o", "0", b"", true),
         ("o", "0", b"x", false),
         ("o", "0", &many, false),

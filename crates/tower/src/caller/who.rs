@@ -92,6 +92,9 @@ impl Who {
 
     /// The token of `Authorization: Bearer …`, as [`secret_header`](Self::secret_header). However the word `Bearer`
     /// and the space behind it are written, the token is the same.
+    ///
+    /// Not for idempotency keys where tokens are renewed, as those of OAuth are every few minutes: a retry with the next token
+    /// is another caller's request, and has its effect a second time. There, use the account ([`extension`](Self::extension)).
     pub fn bearer_token() -> Self {
         Self::found(|parts| {
             let value = only_value(parts, &AUTHORIZATION)?;

@@ -5,6 +5,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use lockkeeper::{Error, Stored};
 use serde::{Deserialize, Serialize};
 
+use super::replayed::may_be_replayed;
+use super::settings::refuse;
+
 /// The most that is kept of status, headers and trailers of one answer, in bytes. An answer with more is not kept.
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
 
@@ -85,7 +88,8 @@ impl KeptAnswer {
         }
     }
 
-    /// `None` where the record keeps something else.
+    /// `None` where the record keeps something else. Headers of one exchange, such as `Set-Cookie` and `Content-Length`, are
+    /// left out, whoever wrote them.
     pub fn read(stored: &Stored) -> Option<Self> {
         let bytes = stored.bytes();
         let (head, body) = if stored.is_whole() {
@@ -99,7 +103,8 @@ impl KeptAnswer {
         }
         let head: Head = serde_json::from_slice(head).ok()?;
         let status = StatusCode::from_u16(head.status).ok()?;
-        Some(Self { status, headers: read(head.headers)?, body, trailers: read(head.trailers)? })
+        let (headers, trailers) = (read(head.headers)?, read(head.trailers)?);
+        Some(Self { status, headers: may_be_replayed(&headers), body, trailers: may_be_replayed(&trailers) })
     }
 }
 
@@ -114,10 +119,6 @@ fn read(headers: Vec<(String, String)>) -> Option<HeaderMap> {
         Some((HeaderName::try_from(name).ok()?, HeaderValue::from_bytes(&value.ok()?).ok()?))
     };
     headers.into_iter().map(one).collect()
-}
-
-pub(super) fn refuse(detail: impl Into<String>) -> Error {
-    Error::bad_argument("idempotency layer", detail)
 }
 
 #[cfg(test)]
@@ -168,6 +169,18 @@ mod tests {
         assert!(answer.to_stored().is_ok());
         answer.headers.append(LINK, value);
         assert!(answer.to_stored().unwrap_err().to_string().contains("at most 16384"));
+    }
+
+    #[test]
+    fn c28_what_an_operator_wrote_of_one_exchange_is_not_replayed() {
+        let head = r#"{"status":200,"headers":[["content-length","7"],["set-cookie","a=b"],["transfer-encoding","chunked"],
+            ["location","/orders/7"]],"trailers":[["connection","close"],["x-sum","1"]]}"#;
+        let answer = whole(&[&head.replace('\n', ""), "\n", "done"].concat().into_bytes()).unwrap();
+        assert_eq!(
+            (answer.headers.len(), &answer.headers["location"]),
+            (1, &HeaderValue::from_static("/orders/7"))
+        );
+        assert_eq!((answer.trailers.len(), &answer.trailers["x-sum"]), (1, &HeaderValue::from_static("1")));
     }
 
     proptest! {

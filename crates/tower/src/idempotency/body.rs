@@ -46,7 +46,7 @@ impl<B: Body> IdempotencyBody<B> {
     pub(super) fn resumed(collected: Collected<B>) -> Self {
         match collected {
             Collected::Whole(Whole { bytes, trailers }) => Self::whole(bytes, trailers),
-            Collected::Larger { front, rest } => {
+            Collected::Begun { front, rest } => {
                 Self { front: front.into_iter(), then: Then::Resumed { rest } }
             }
             Collected::Broken { front, error } => {

@@ -11,19 +11,23 @@ use http::{Method, Response, StatusCode, response};
 use lockkeeper::core::idempotency::MAX_STORED_BYTES;
 use lockkeeper::{Error, Fingerprint, Once};
 
-use super::answer::{MAX_HEAD_BYTES, refuse};
+use super::answer::MAX_HEAD_BYTES;
+use super::detached::Detached;
 use super::fingerprint::Compared;
 use super::layer::IdempotencyLayer;
-use super::outcome::{Outcome, usual};
+use super::outcome::{Outcome, not_kept, usual};
+use super::record_key::target;
 use super::refusal::Refusal;
 use super::replayed::{Replayed, is_never};
-use super::settings::{Notices, Settings, problem_details};
+use super::settings::{Notices, Settings, problem_details, refuse};
 use crate::caller::Who;
 
 /// The most that is read of a request's body, in bytes, unless it is said.
 pub const DEFAULT_MAX_REQUEST: usize = 1024 * 1024;
 /// The most that is kept of an answer's body, in bytes, unless it is said.
 pub const DEFAULT_MAX_ANSWER: usize = 256 * 1024;
+/// For so long an answer's body is waited for, so that it can be kept, unless it is said.
+pub const DEFAULT_KEEP_WITHIN: Duration = Duration::from_secs(30);
 /// The most that can be kept of an answer's body, in bytes.
 pub const MAX_ANSWER: usize = MAX_STORED_BYTES - MAX_HEAD_BYTES - 1;
 
@@ -36,6 +40,7 @@ pub struct IdempotencyBuilder {
 
 impl IdempotencyBuilder {
     pub(super) fn new(once: Once) -> Self {
+        let policy = once.crash_policy();
         let settings = Settings {
             once,
             caller: Who::everyone(),
@@ -44,12 +49,15 @@ impl IdempotencyBuilder {
             is_required: Arc::new(|_| true),
             max_request: DEFAULT_MAX_REQUEST,
             max_answer: DEFAULT_MAX_ANSWER,
+            keep_within: DEFAULT_KEEP_WITHIN,
+            target: Arc::new(|request| target(request).to_owned()),
             compared: Compared::Content,
             replayed: Replayed::default(),
-            outcome: Arc::new(usual),
+            outcome: Arc::new(move |answer| usual(policy, answer)),
             is_fail_open: false,
             respond: Arc::new(problem_details),
             notices: Notices::default(),
+            detached: Detached::new(),
         };
         Self { caller: None, settings }
     }
@@ -60,6 +68,10 @@ impl IdempotencyBuilder {
     /// Of what the server has checked: the account that logged in, in an [extension](Who::extension) that an outer layer
     /// put there, or the credential itself ([`Who::bearer_token`], [`Who::secret_header`]), which is digested. With
     /// [`Who::address`], all that come from one address share their keys, and are answered each other's answers.
+    ///
+    /// **A credential that is renewed is another caller.** A client that sends an order, gets no answer, gets a new access token
+    /// and repeats the order with the same key has placed two. Where credentials are shorter-lived than
+    /// [`Once::retain`], let it be the account that they stand for.
     pub fn scope(mut self, caller: Who) -> Self {
         self.caller = Some(caller);
         self
@@ -124,6 +136,26 @@ impl IdempotencyBuilder {
         self
     }
 
+    /// For so long an answer's body is waited for, instead of [`DEFAULT_KEEP_WITHIN`]: the client sees nothing of the answer
+    /// before. One that has not ended by then passes as it comes, and is not kept; that the request was carried out is. See
+    /// [`Outcome::HeadKept`] for answers that are not to be waited for at all.
+    pub fn keep_within(mut self, limit: Duration) -> Self {
+        self.settings.keep_within = limit;
+        self
+    }
+
+    /// What was asked for, as the client sent it: path and query, and the host where several are served. Requests of one caller
+    /// and method with one key and different targets are different operations.
+    ///
+    /// By default, path and query as this layer sees them, and inside of axum's nested routers as axum's `OriginalUri` says,
+    /// which is known **with the feature `axum` only**. Where anything else takes a part off the path before the layer
+    /// (`nest` without that feature, a reverse proxy, `Uri` rewriting), requests to `/a/items` and `/b/items` share their
+    /// records, and **one is answered the other one's answer**: then say here what tells them apart.
+    pub fn target_by(mut self, find: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
+        self.settings.target = Arc::new(find);
+        self
+    }
+
     /// Compares bodies byte by byte, JSON too. For signed requests.
     pub fn compare_bytes(mut self) -> Self {
         self.settings.compared = Compared::Bytes;
@@ -150,10 +182,12 @@ impl IdempotencyBuilder {
         self.store_if(|_| true)
     }
 
-    /// Keeps the answers for which this is true, instead of all but 5xx, 408, 425 and 429. The others had no effect: the key
-    /// is open.
+    /// Keeps the answers for which this is true, instead of all but 5xx, 401, 407, 408, 425 and 429. The others had no effect:
+    /// the key is open. Under [`OnCrash::Hold`](lockkeeper::OnCrash::Hold), 5xx other than 503 may have had one: the attempt
+    /// crashed.
     pub fn store_if(self, is_done: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.outcome_by(move |response| Outcome::kept_if(is_done(response)))
+        let policy = self.settings.once.crash_policy();
+        self.outcome_by(move |answer| if is_done(answer) { Outcome::Kept } else { not_kept(policy, answer) })
     }
 
     /// What becomes of a key after each answer, as far as the handler does not say it.
@@ -182,7 +216,7 @@ impl IdempotencyBuilder {
     ///
     /// # Errors
     /// It was not said whose keys they are ([`scope`](Self::scope)); no method; more than [`MAX_ANSWER`] to keep; a header to
-    /// replay that belongs to one exchange, such as `Set-Cookie`.
+    /// replay that belongs to one exchange, such as `Set-Cookie`; a setting of the [`Once`] that is out of its bounds.
     pub fn build(mut self) -> Result<IdempotencyLayer, Error> {
         let Some(caller) = self.caller else {
             let detail = "whose keys they are is not said: `scope`, or `shared_scope` if all callers are to share them";
@@ -201,6 +235,7 @@ impl IdempotencyBuilder {
             return Err(refuse(format!("the header `{name}` belongs to one exchange, and is not replayed")));
         }
         settings.once = settings.once.clone().max_result(settings.max_answer + MAX_HEAD_BYTES + 1);
+        settings.once.check()?;
         Ok(IdempotencyLayer::new(self.settings))
     }
 }

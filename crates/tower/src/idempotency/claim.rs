@@ -34,6 +34,7 @@ struct Shared {
     fence: Fence,
     attempt: u64,
     is_takeover: bool,
+    once: String,
     key: String,
     /// Until it ended. The layer ends it, so a handler that keeps a claim for longer does not keep it alive.
     running: Mutex<Option<Attempt>>,
@@ -41,12 +42,14 @@ struct Shared {
 }
 
 impl Claim {
-    pub(super) fn new(attempt: Attempt) -> Self {
+    /// Of the record with this key, of the operations with this name.
+    pub(super) fn new(attempt: Attempt, once: &str, key: String) -> Self {
         let shared = Shared {
             fence: attempt.fence(),
             attempt: attempt.attempt(),
             is_takeover: attempt.is_takeover(),
-            key: attempt.key(),
+            once: once.to_owned(),
+            key,
             running: Mutex::new(Some(attempt)),
             loss: watch::Sender::new(None),
         };
@@ -68,9 +71,24 @@ impl Claim {
         self.shared.is_takeover
     }
 
-    /// The record's key, which is the same for every attempt and no other operation: good for a unique index.
+    /// The record's key, as [`Once::inspect`](lockkeeper::Once::inspect) takes it: 64 hexadecimal digits, the same for every
+    /// attempt at this operation.
+    ///
+    /// For a unique index, together with [`once`](Self::once). It is made of the caller, the method, the target and the client's
+    /// key, so it comes again when a client uses its key again after the retention, or for another request after an attempt
+    /// that had no effect: the index then refuses what the layer would let through, or the row of an attempt that was undone
+    /// has to be undone with it.
     pub fn key(&self) -> &str {
         &self.shared.key
+    }
+
+    /// The name of the operations that it is one of: that of [`Keeper::once`](lockkeeper::Keeper::once).
+    pub fn once(&self) -> &str {
+        &self.shared.once
+    }
+
+    pub(super) fn is_of(&self, once: &str, key: &str) -> bool {
+        self.shared.once == once && self.shared.key == key
     }
 
     /// It is still this request's to run, by this process's clock.
@@ -99,12 +117,14 @@ impl Claim {
         }
     }
 
-    /// Tells of the loss when it comes. Never ends before.
+    /// Tells of the loss when it comes. An end that the layer wanted is none. Never ends.
     pub(super) async fn watch(&self) -> Infallible {
         let watched = self.shared.running.lock().clone();
         if let Some(attempt) = watched {
             let reason = attempt.lost().await;
-            self.shared.loss.send_replace(Some(reason));
+            if !matches!(reason, LossReason::Released | LossReason::HandedOver) {
+                self.shared.loss.send_replace(Some(reason));
+            }
         }
         std::future::pending().await
     }
@@ -118,6 +138,7 @@ impl Claim {
 impl fmt::Debug for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claim")
+            .field("once", &self.shared.once)
             .field("key", &self.shared.key)
             .field("fence", &self.shared.fence)
             .field("attempt", &self.shared.attempt)

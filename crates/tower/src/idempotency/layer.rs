@@ -40,6 +40,16 @@ impl IdempotencyLayer {
         }
     }
 
+    /// Waits until no request runs under a key, of all services that this layer made, also of clients that have hung up. For
+    /// the end of a process: stop the server first, then wait for this as long as you can, then close the keeper
+    /// ([`Keeper::close`](lockkeeper::Keeper::close)), which waits for what is still to be recorded. What runs when the
+    /// runtime ends is cut off, and counts as crashed.
+    ///
+    /// **Cancel safety:** nothing is left behind.
+    pub async fn drained(&self) {
+        self.settings.detached.none().await;
+    }
+
     /// How many requests were run without protection, because the store was away, since the layer was made. See
     /// [`IdempotencyBuilder::fail_open`].
     pub fn unprotected_runs(&self) -> u64 {

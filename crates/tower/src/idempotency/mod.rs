@@ -115,6 +115,7 @@ mod builder;
 mod claim;
 mod client_key;
 mod collect;
+mod detached;
 mod fingerprint;
 mod future;
 mod layer;
@@ -130,7 +131,9 @@ mod settings;
 
 pub use answer::{KeptAnswer, MAX_HEAD_BYTES};
 pub use body::IdempotencyBody;
-pub use builder::{DEFAULT_MAX_ANSWER, DEFAULT_MAX_REQUEST, IdempotencyBuilder, MAX_ANSWER};
+pub use builder::{
+    DEFAULT_KEEP_WITHIN, DEFAULT_MAX_ANSWER, DEFAULT_MAX_REQUEST, IdempotencyBuilder, MAX_ANSWER,
+};
 pub use claim::Claim;
 pub use client_key::{IDEMPOTENCY_KEY, MAX_KEY_CHARS};
 pub use future::ResponseFuture;

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
+use lockkeeper::OnCrash;
 
 /// What becomes of a key after its request was answered. A handler puts one into its response's extensions to decide
 /// instead of the layer.
@@ -45,18 +46,32 @@ impl Outcome {
             found => found,
         }
     }
+}
 
-    pub(super) fn kept_if(is_done: bool) -> Self {
-        if is_done { Self::Kept } else { Self::NoEffect }
+/// Not this request, but not now, or not by this caller: said before anything was done.
+const NOT_NOW: [StatusCode; 6] = [
+    StatusCode::UNAUTHORIZED,
+    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+    StatusCode::REQUEST_TIMEOUT,
+    StatusCode::TOO_EARLY,
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::SERVICE_UNAVAILABLE,
+];
+
+/// Everything is done but what says that the server could not, or not now.
+pub(super) fn usual(policy: OnCrash, response: &Parts) -> Outcome {
+    let status = response.status;
+    if status.is_server_error() || NOT_NOW.contains(&status) {
+        not_kept(policy, response)
+    } else {
+        Outcome::Kept
     }
 }
 
-/// Everything is done but what says that the server could not, or not now.
-pub(super) fn usual(response: &Parts) -> Outcome {
-    let status = response.status;
-    let not_now =
-        [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    Outcome::kept_if(!status.is_server_error() && !not_now)
+/// What becomes of a key whose answer is not kept. Where an effect must not be repeated, a server that failed had one.
+pub(super) fn not_kept(policy: OnCrash, response: &Parts) -> Outcome {
+    let has_failed = response.status.is_server_error() && !NOT_NOW.contains(&response.status);
+    if has_failed && policy != OnCrash::Rerun { Outcome::Crashed } else { Outcome::NoEffect }
 }
 
 /// It has no end to wait for.
@@ -68,25 +83,45 @@ fn is_event_stream(response: &Parts) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http::Response;
 
     use super::*;
 
+    const HOLD: OnCrash = OnCrash::Hold(Duration::from_secs(60));
+
     fn of(status: u16, media_type: &str, declared: Option<Outcome>) -> Outcome {
+        under(OnCrash::Rerun, status, media_type, declared)
+    }
+
+    fn under(policy: OnCrash, status: u16, media_type: &str, declared: Option<Outcome>) -> Outcome {
         let mut response =
             Response::builder().status(status).header(CONTENT_TYPE, media_type).body(()).unwrap();
         declared.map(|declared| response.extensions_mut().insert(declared));
-        Outcome::of(&response.into_parts().0, &usual)
+        Outcome::of(&response.into_parts().0, &move |response| usual(policy, response))
     }
 
     #[test]
     fn c20_what_the_server_could_not_do_is_not_kept_and_everything_else_is() {
-        for status in [200, 201, 202, 204, 301, 303, 304, 400, 401, 403, 404, 409, 422] {
+        for status in [200, 201, 202, 204, 301, 303, 304, 400, 403, 404, 409, 422] {
             assert_eq!(of(status, "text/plain", None), Outcome::Kept, "{status}");
         }
-        for status in [408, 425, 429, 500, 501, 502, 503, 504, 599] {
+        for status in [401, 407, 408, 425, 429, 500, 501, 502, 503, 504, 599] {
             assert_eq!(of(status, "text/event-stream", None), Outcome::NoEffect, "{status}");
         }
+    }
+
+    #[test]
+    fn c8_a_server_that_failed_may_have_had_its_effect_where_that_must_not_be_repeated() {
+        for status in [500, 501, 502, 504, 599] {
+            assert_eq!(under(HOLD, status, "text/plain", None), Outcome::Crashed, "{status}");
+        }
+        for status in [401, 407, 408, 425, 429, 503] {
+            assert_eq!(under(HOLD, status, "text/plain", None), Outcome::NoEffect, "{status}");
+        }
+        assert_eq!(under(HOLD, 404, "text/plain", None), Outcome::Kept);
+        assert_eq!(under(HOLD, 500, "text/plain", Some(Outcome::NoEffect)), Outcome::NoEffect);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use http::request::Parts;
 
 use super::claim::Claim;
 use super::client_key::client_key;
-use super::record_key::{record_key, target};
+use super::record_key::record_key;
 use super::refusal::{Refusal, RefusalKind};
 use super::settings::Settings;
 
@@ -32,7 +32,7 @@ pub(super) fn of(settings: &Settings, parts: &Parts) -> Plan {
     };
     match settings.caller.find(parts) {
         Ok(caller) => {
-            let key = record_key(&caller, parts, target(parts), &client_key);
+            let key = record_key(&caller, parts, &(settings.target)(parts), &client_key);
             if is_claimed(settings, parts, &key) { Plan::Pass } else { Plan::Protect { key } }
         }
         Err(reason) => {
@@ -45,7 +45,5 @@ pub(super) fn of(settings: &Settings, parts: &Parts) -> Plan {
 
 /// By a layer further out, with the same records.
 fn is_claimed(settings: &Settings, parts: &Parts, key: &str) -> bool {
-    let claim = parts.extensions.get::<Claim>();
-    let ends = [settings.once.name(), ":", key].concat();
-    claim.is_some_and(|claim| claim.key().ends_with(&ends))
+    parts.extensions.get::<Claim>().is_some_and(|claim| claim.is_of(settings.once.name(), key))
 }

@@ -1,19 +1,21 @@
 //! A request with a key: read, looked up, and run, replayed or refused.
 
+use std::future::pending;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use lockkeeper::{Begun, Fingerprint, Replay};
 use tower_service::Service;
 
 use super::answer::KeptAnswer;
 use super::body::IdempotencyBody;
+use super::claim::Claim;
 use super::collect::{Collected, Whole, collect};
 use super::refusal::{Refusal, RefusalKind};
-use super::replayed::{IDEMPOTENCY_RETENTION, IDEMPOTENT_REPLAYED, TRUE};
+use super::replayed::{IDEMPOTENT_REPLAYED, TRUE, announce};
 use super::run::run;
 use super::settings::Settings;
 
@@ -42,25 +44,27 @@ where
     };
     let request = Request::from_parts(parts, IdempotencyBody::whole(whole.bytes, whole.trailers));
     let refusal = match settings.once.begin(&key, fingerprint).await {
-        Ok(Begun::Claimed(attempt)) => return run(settings, service, attempt, request).await,
+        Ok(Begun::Claimed(attempt)) => {
+            let claim = Claim::new(attempt, settings.once.name(), key);
+            return run(settings, service, claim, request).await;
+        }
         Ok(Begun::Completed(replay)) => return Ok(replayed(&settings, &replay)),
         Ok(Begun::Running { retry_after, .. }) => Refusal::running(retry_after),
         Ok(Begun::DifferentRequest) => Refusal::new(RefusalKind::DifferentRequest),
-        Ok(Begun::Unknown { .. }) => Refusal::new(RefusalKind::OutcomeUnknown),
-        Err(error) if settings.runs_without(&error) => {
-            let answer = service.call(request).await?;
-            return Ok(answer.map(IdempotencyBody::passing));
-        }
-        Err(_) => Refusal::new(RefusalKind::Unavailable),
+        Ok(Begun::Unknown { remaining, .. }) => Refusal::outcome_unknown(remaining),
+        Err(error) => match settings.without_store(&error) {
+            Some(refusal) => refusal,
+            None => return Ok(service.call(request).await?.map(IdempotencyBody::passing)),
+        },
     };
     Ok(settings.refused(&refusal))
 }
 
 /// Its body, and what it is compared by.
 async fn read<B: Body>(settings: &Settings, parts: &Parts, body: B) -> Result<(Whole, Fingerprint), Refusal> {
-    let whole = match collect(body, settings.max_request).await {
+    let whole = match collect(body, settings.max_request, pending()).await {
         Collected::Whole(whole) => whole,
-        Collected::Larger { .. } => {
+        Collected::Begun { .. } => {
             let detail =
                 format!("Requests with an idempotency key have at most {} bytes.", settings.max_request);
             return Err(Refusal::new(RefusalKind::BodyTooLarge).because(detail));
@@ -98,9 +102,4 @@ fn not_kept<R: Body>(settings: &Settings, head: KeptAnswer) -> Response<Idempote
     }
     response.headers_mut().extend(head.headers);
     response
-}
-
-/// Rounded down: nothing is promised that does not hold.
-pub(super) fn announce(headers: &mut HeaderMap, remaining: std::time::Duration) {
-    headers.insert(IDEMPOTENCY_RETENTION, HeaderValue::from(remaining.as_secs()));
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
 
+use super::outcome::Outcome;
 use crate::problem::whole_seconds;
 
 /// Where the types of problems are explained.
@@ -16,6 +17,7 @@ pub struct Refusal {
     kind: RefusalKind,
     status: StatusCode,
     retry_after: Option<Duration>,
+    held_for: Option<Duration>,
     detail: String,
 }
 
@@ -37,14 +39,21 @@ pub enum RefusalKind {
     Running,
     /// The key belongs to a different request: 422.
     DifferentRequest,
-    /// A request with this key was cut off, and nobody knows whether it had its effect: 409, without `Retry-After`.
+    /// A request with this key was cut off, and nobody knows whether it had its effect: 409, without `Retry-After`. It is
+    /// not repeated before [`Refusal::held_for`] is over.
     OutcomeUnknown,
     /// It was done, and its answer was not kept: the status it had then, or 409 where that is not known.
     AnswerNotKept,
-    /// The request was run, but its claim was lost meanwhile, so another one may have been run, too: 503.
+    /// The request was run, but its claim went to somebody else meanwhile, whose answer counts: 409, without `Retry-After`.
     AttemptLost,
+    /// The request was run, and its record is gone, so nothing protects against a second time: 409, without `Retry-After`.
+    RecordLost,
+    /// The request was cut off, because the server is ending: 503.
+    CutOff,
     /// Whether the request was run before cannot be told right now: 503.
     Unavailable,
+    /// Whether the request was run before cannot be told, and waiting does not help: 500, without `Retry-After`.
+    Unusable,
 }
 
 /// When to come back where nobody can say so.
@@ -52,13 +61,17 @@ const SOON: Duration = Duration::from_secs(1);
 
 impl Refusal {
     pub(super) fn new(kind: RefusalKind) -> Self {
-        let retry_after = matches!(kind, RefusalKind::AttemptLost | RefusalKind::Unavailable).then_some(SOON);
-        Self { kind, status: kind.status(), retry_after, detail: kind.detail().to_owned() }
+        let retry_after = matches!(kind, RefusalKind::CutOff | RefusalKind::Unavailable).then_some(SOON);
+        Self { kind, status: kind.status(), retry_after, held_for: None, detail: kind.detail().to_owned() }
     }
 
     pub(super) fn running(retry_after: Duration) -> Self {
         let wait = Some(retry_after.max(Duration::from_nanos(1)));
         Self { retry_after: wait, ..Self::new(RefusalKind::Running) }
+    }
+
+    pub(super) fn outcome_unknown(held_for: Duration) -> Self {
+        Self { held_for: Some(held_for), ..Self::new(RefusalKind::OutcomeUnknown) }
     }
 
     pub(super) fn with_status(self, status: StatusCode) -> Self {
@@ -84,6 +97,11 @@ impl Refusal {
         self.retry_after.map(whole_seconds)
     }
 
+    /// For how many seconds the request is not repeated, where its outcome is not known: rounded up.
+    pub fn held_for(&self) -> Option<u64> {
+        self.held_for.map(whole_seconds)
+    }
+
     /// The problem details (RFC 9457) as JSON.
     pub fn problem(&self) -> String {
         let problem = Problem {
@@ -92,6 +110,7 @@ impl Refusal {
             status: self.status.as_u16(),
             detail: &self.detail,
             retry_after: self.retry_after(),
+            held_for: self.held_for(),
         };
         // Text and numbers alone: there is nothing in it that could fail.
         serde_json::to_string(&problem).unwrap_or_default()
@@ -107,18 +126,37 @@ struct Problem<'a> {
     /// Seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_for: Option<u64>,
 }
 
 impl RefusalKind {
+    /// What a layer further out is to make of it, for a key of its own; `None` where the answer's status says it.
+    pub(super) fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::AnswerNotKept => None,
+            Self::OutcomeUnknown | Self::AttemptLost | Self::RecordLost | Self::CutOff => {
+                Some(Outcome::Crashed)
+            }
+            _ => Some(Outcome::NoEffect),
+        }
+    }
+
     fn status(self) -> StatusCode {
         match self {
             Self::KeyMissing | Self::KeyMalformed | Self::CallerUnknown | Self::BodyUnreadable => {
                 StatusCode::BAD_REQUEST
             }
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Running | Self::OutcomeUnknown | Self::AnswerNotKept => StatusCode::CONFLICT,
+            Self::Running
+            | Self::OutcomeUnknown
+            | Self::AnswerNotKept
+            | Self::AttemptLost
+            | Self::RecordLost => StatusCode::CONFLICT,
             Self::DifferentRequest => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::AttemptLost | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::CutOff | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unusable => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -135,7 +173,10 @@ impl RefusalKind {
             Self::OutcomeUnknown => "idempotency-outcome-unknown",
             Self::AnswerNotKept => "idempotency-answer-not-kept",
             Self::AttemptLost => "idempotency-attempt-lost",
+            Self::RecordLost => "idempotency-record-lost",
+            Self::CutOff => "idempotency-cut-off",
             Self::Unavailable => "idempotency-unavailable",
+            Self::Unusable => "idempotency-unusable",
         }
     }
 
@@ -151,7 +192,10 @@ impl RefusalKind {
             Self::OutcomeUnknown => "Whether this request was carried out is not known",
             Self::AnswerNotKept => "This request was carried out before",
             Self::AttemptLost => "This request lost its claim while it was processed",
+            Self::RecordLost => "This request was carried out, and its record is lost",
+            Self::CutOff => "This request was cut off",
             Self::Unavailable => "Idempotency keys cannot be checked right now",
+            Self::Unusable => "Idempotency keys cannot be checked",
         }
     }
 
@@ -167,30 +211,40 @@ impl RefusalKind {
                 "Idempotency keys belong to who sends them, and the request does not tell."
             }
             Self::BodyTooLarge => "Requests with an idempotency key are read as a whole, up to a limit.",
-            Self::BodyUnreadable => "The body ended too early.",
+            Self::BodyUnreadable => "The body ended too early, or was larger than a limit on its way.",
             Self::Running => "Send the same request again later to get its answer.",
             Self::DifferentRequest => {
                 "A key can be used again for the same request only. Use a new one for a new request."
             }
             Self::OutcomeUnknown => {
-                "It was cut off while it was processed. It is not repeated, because it may have had its effect. \
-                 Somebody has to look."
+                "It was cut off while it was processed. It is not repeated for as long as it is held, because it may \
+                 have had its effect. Somebody has to look."
             }
             Self::AnswerNotKept => {
                 "It is not repeated. Its answer was too large to be kept, or is not known here."
             }
             Self::AttemptLost => {
-                "It was processed, but another attempt may have been, too. Send the same request again to learn \
-                 which answer counts."
+                "It was carried out, and took so long that its key was given to another attempt, or was decided by an \
+                 operator. That answer counts: the same request with the same key gets it."
+            }
+            Self::RecordLost => {
+                "It was carried out; its record is lost; sending it again carries it out again."
+            }
+            Self::CutOff => {
+                "The server is ending, and whether the request had its effect is not known. Send the same request \
+                 again later, with the same key."
             }
             Self::Unavailable => "The request was not processed. Send it again later.",
+            Self::Unusable => {
+                "The request was not processed. Somebody at the service has to look; sending it again does not help."
+            }
         }
     }
 }
 
 #[cfg(test)]
 impl RefusalKind {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::KeyMissing,
         Self::KeyMalformed,
         Self::CallerUnknown,
@@ -201,7 +255,10 @@ impl RefusalKind {
         Self::OutcomeUnknown,
         Self::AnswerNotKept,
         Self::AttemptLost,
+        Self::RecordLost,
+        Self::CutOff,
         Self::Unavailable,
+        Self::Unusable,
     ];
 }
 
@@ -224,6 +281,17 @@ mod tests {
         let wait = |wait| Refusal::running(wait).retry_after();
         assert_eq!(wait(Duration::ZERO), Some(1));
         assert_eq!(wait(Duration::from_millis(2001)), Some(3));
-        assert_eq!(Refusal::new(RefusalKind::OutcomeUnknown).retry_after(), None);
+        for kind in RefusalKind::ALL {
+            let expected = matches!(kind, RefusalKind::CutOff | RefusalKind::Unavailable).then_some(1);
+            assert_eq!(Refusal::new(kind).retry_after(), expected, "nobody is asked to repeat {kind:?}");
+        }
+    }
+
+    #[test]
+    fn how_long_an_unknown_outcome_is_held_is_told() {
+        let held = Refusal::outcome_unknown(Duration::from_millis(3_599_001));
+        assert_eq!((held.held_for(), held.retry_after()), (Some(3600), None));
+        assert!(held.problem().contains("\"held_for\":3600"), "{}", held.problem());
+        assert!(!Refusal::new(RefusalKind::Running).problem().contains("held_for"));
     }
 }

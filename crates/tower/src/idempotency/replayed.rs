@@ -1,5 +1,7 @@
 //! Which headers are replayed.
 
+use std::time::Duration;
+
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// On every replay.
@@ -76,9 +78,14 @@ impl Replayed {
     }
 }
 
-/// Trailers are part of the answer: all of them, but those of one exchange alone.
-pub(super) fn kept_trailers(trailers: &HeaderMap) -> HeaderMap {
-    only(trailers, |name| !is_never(name))
+/// All but those of one exchange alone.
+pub(super) fn may_be_replayed(headers: &HeaderMap) -> HeaderMap {
+    only(headers, |name| !is_never(name))
+}
+
+/// For how long the key is remembered. Rounded down: nothing is promised that does not hold.
+pub(super) fn announce(headers: &mut HeaderMap, remaining: Duration) {
+    headers.insert(IDEMPOTENCY_RETENTION, HeaderValue::from(remaining.as_secs()));
 }
 
 fn only(headers: &HeaderMap, is_kept: impl Fn(&HeaderName) -> bool) -> HeaderMap {
@@ -124,7 +131,7 @@ mod tests {
 
     #[test]
     fn all_trailers_are_kept_but_those_of_one_exchange() {
-        let trailers = headers(&[("grpc-status", "0"), ("set-cookie", "a"), ("x-ratelimit-reset", "1")]);
-        assert_eq!(kept_trailers(&trailers), headers(&[("grpc-status", "0")]));
+        let trailers = headers(&[("x-sum", "0"), ("set-cookie", "a"), ("x-ratelimit-reset", "1")]);
+        assert_eq!(may_be_replayed(&trailers), headers(&[("x-sum", "0")]));
     }
 }

@@ -14,16 +14,18 @@ use super::body::IdempotencyBody;
 use super::claim::Claim;
 use super::collect::{Collected, Whole, collect};
 use super::outcome::Outcome;
-use super::protect::announce;
 use super::refusal::{Refusal, RefusalKind};
-use super::replayed::kept_trailers;
+use super::replayed::{announce, may_be_replayed};
 use super::settings::Settings;
+
+const MAYBE_LOST: &str = "It was carried out, and whether its record is lost cannot be told right now; sending it again \
+                          may carry it out again.";
 
 /// Calls `service` on a task of its own, so that it ends whatever becomes of the caller. A panic goes on in the caller.
 pub(super) async fn run<S, B, R>(
     settings: Arc<Settings>,
     service: S,
-    attempt: Attempt,
+    claim: Claim,
     request: Request<IdempotencyBody<B>>,
 ) -> Result<Response<IdempotencyBody<R>>, S::Error>
 where
@@ -37,14 +39,20 @@ where
     R::Data: Send,
     R::Error: Send,
 {
-    let work = work(settings.clone(), service, Claim::new(attempt), request);
+    let running = settings.detached.one_more();
+    let work = work(settings.clone(), service, claim, request);
+    let work = async move {
+        // Until the claim has ended, too.
+        let _running = running;
+        work.await
+    };
     let task = tokio::spawn(work.in_current_span().with_current_subscriber());
     match task.await {
         Ok(answer) => answer,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             // The runtime is being shut down.
-            Err(_) => Ok(settings.refused(&Refusal::new(RefusalKind::AttemptLost))),
+            Err(_) => Ok(settings.refused(&Refusal::new(RefusalKind::CutOff))),
         },
     }
 }
@@ -104,17 +112,25 @@ async fn keep<R: Body>(
             complete(settings, claim, kept, head, IdempotencyBody::passing(body)).await
         }
         Outcome::Kept => {
-            let collected = collect(body, settings.max_answer).await;
+            let collected = collect(body, settings.max_answer, too_long(settings, claim)).await;
             let kept = match &collected {
                 // Nobody knows what it would have been: the attempt crashed, and its caller sees the same.
                 Collected::Broken { .. } => {
                     return Response::from_parts(head, IdempotencyBody::resumed(collected));
                 }
-                Collected::Larger { .. } => head_of(settings, &head),
+                Collected::Begun { .. } => head_of(settings, &head),
                 Collected::Whole(whole) => whole_of(settings, &head, whole),
             };
             complete(settings, claim, kept, head, IdempotencyBody::resumed(collected)).await
         }
+    }
+}
+
+/// Who waits for the rest of a body holds back its beginning. Without the claim, it is not kept in any case.
+async fn too_long(settings: &Settings, claim: &Claim) {
+    tokio::select! {
+        _ = claim.lost() => (),
+        () = tokio::time::sleep(settings.keep_within) => (),
     }
 }
 
@@ -123,7 +139,7 @@ fn whole_of(settings: &Settings, head: &response::Parts, whole: &Whole) -> KeptA
         status: head.status,
         headers: settings.replayed.kept(&head.headers),
         body: Some(whole.bytes.clone()),
-        trailers: whole.trailers.as_ref().map(kept_trailers).unwrap_or_default(),
+        trailers: whole.trailers.as_ref().map(may_be_replayed).unwrap_or_default(),
     }
 }
 
@@ -142,11 +158,21 @@ async fn complete<R: Body>(
     let Some(attempt) = claim.take() else { return Response::from_parts(head, body) };
     match record(attempt, &kept).await {
         Ok(completed) => announce(&mut head.headers, completed.remaining),
-        Err(error) if error.is_lost() => return settings.refused(&Refusal::new(RefusalKind::AttemptLost)),
-        // It is done, and goes on being recorded. To withhold the answer would ask for a second run.
+        Err(error) if error.is_lost() => return settings.refused(&lost(settings, claim).await),
+        // It is done. No answer came from the store, and it goes on being recorded; or it was refused for good, and never
+        // will be. To withhold the answer would ask for a second run.
         Err(error) => settings.note_unrecorded(&error),
     }
     Response::from_parts(head, body)
+}
+
+/// It was carried out, and the claim is somebody else's: whose answer counts, the record says, if there is one.
+async fn lost(settings: &Settings, claim: &Claim) -> Refusal {
+    match settings.once.inspect(claim.key()).await {
+        Ok(Some(_)) => Refusal::new(RefusalKind::AttemptLost),
+        Ok(None) => Refusal::new(RefusalKind::RecordLost),
+        Err(_) => Refusal::new(RefusalKind::RecordLost).because(MAYBE_LOST),
+    }
 }
 
 /// Of an answer with too large a head, the status alone.

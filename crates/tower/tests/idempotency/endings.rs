@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use http::Response;
 use lockkeeper::{Keeper, LossReason, OnCrash, Resolution};
-use lockkeeper_testkit::drops::drop_at_every_poll;
+use lockkeeper_testkit::drops::{drop_at_every_poll, poll_times};
 use lockkeeper_testkit::wait::until;
 use lockkeeper_tower::idempotency::{Claim, IdempotencyBody, KeptAnswer};
 use parking_lot::Mutex;
@@ -225,4 +225,34 @@ async fn the_caller_s_span_is_the_handler_s() {
     };
     let answer = work.with_subscriber(tracing_subscriber::fmt().with_writer(std::io::sink).finish()).await;
     assert_eq!(answer.text(), "Some(\"the_request\")");
+}
+
+/// Nobody waits for its answer any more but who ends the process.
+#[tokio::test]
+async fn whoever_ends_the_process_can_wait_for_what_still_runs_after_a_hang_up() {
+    let keeper = memory().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let waiting = gate.clone();
+    let runs = Runs::default();
+    let counting = runs.clone();
+    let handler = async move |_: Request| {
+        let run = counting.begin();
+        waiting.acquire().await.unwrap().forget();
+        format!("run {run}")
+    };
+    let layer = builder(orders(&keeper)).build().unwrap();
+    let router = Router::new().route("/orders", axum::routing::post(handler).layer(layer.clone()));
+    assert!(poll_times(layer.drained(), 1).await.is_some(), "nothing runs yet");
+    assert!(poll_times(send(&router, post("1", "")), 1).await.is_none(), "the client hangs up");
+    until("it runs", LIMIT, async || runs.count() == 1).await;
+    let mut drained = Box::pin(layer.drained());
+    assert!(poll_times(&mut drained, 1).await.is_none(), "it runs");
+    gate.add_permits(1);
+    tokio::time::timeout(LIMIT, drained).await.expect("it has ended");
+    let again = send(&router, post("1", "")).await;
+    assert_eq!(
+        (again.text(), again.is_replay(), runs.count()),
+        ("run 1", true, 1),
+        "and is recorded by then"
+    );
 }

@@ -42,6 +42,8 @@ struct Seen {
     now: Timestamp,
     /// The fence of the last claim.
     fence: u64,
+    /// An attempt crashed, was taken over, and nothing has settled that.
+    crashed: bool,
     /// The result that somebody was told.
     completed: Option<Stored>,
 }
@@ -49,7 +51,7 @@ struct Seen {
 #[test]
 fn every_short_history_keeps_the_promises() {
     for on_crash in [OnCrash::Rerun, OnCrash::Hold(HOLD)] {
-        let start = Seen { bench: Bench::default(), now: START, fence: 0, completed: None };
+        let start = Seen { bench: Bench::default(), now: START, fence: 0, crashed: false, completed: None };
         walk(&start, LENGTH, on_crash);
     }
 }
@@ -85,6 +87,7 @@ fn take(seen: &mut Seen, step: Step, on_crash: OnCrash) {
                     "a result was replaced"
                 );
                 seen.completed = Some(stored);
+                seen.crashed = false;
             }
         }
         Step::Undone(who) => drop(seen.bench.ask(&abandon(who, HowAbandoned::Undone), now)),
@@ -93,7 +96,9 @@ fn take(seen: &mut Seen, step: Step, on_crash: OnCrash) {
         Step::Wait(time) => seen.now = now.after(time),
         Step::Back(time) => seen.now = now.before(time),
     }
-    if before == Phase::Completed && seen.bench.phase(now) != Phase::Completed {
+    let after = seen.bench.phase(now);
+    assert!(!seen.crashed || after != Phase::Open, "{step:?} let a crash be forgotten");
+    if before == Phase::Completed && after != Phase::Completed {
         panic!("{step:?} undid a completed record");
     }
 }
@@ -108,7 +113,8 @@ fn begun(seen: &mut Seen, decision: &Begin, before: Phase) {
                 matches!(before, Phase::Absent | Phase::Open | Phase::Lapsed | Phase::Running),
                 "{before:?}"
             );
-            assert_eq!(takeover, before == Phase::Lapsed);
+            seen.crashed = if again { seen.crashed } else { before == Phase::Lapsed };
+            assert_eq!(takeover, seen.crashed);
             assert!(
                 if again { fence.get() == seen.fence } else { fence.get() > seen.fence },
                 "{fence} after {}",
@@ -130,6 +136,7 @@ fn resolved(seen: &mut Seen, has_result: bool, before: Phase) {
     let resolution = if has_result { Resolution::Completed(result("operator")) } else { Resolution::Undone };
     let decision = resolve(seen.bench.fence(), resolution);
     if seen.bench.ask(&decision, seen.now) == ResolveReply::Resolved {
+        seen.crashed = false;
         assert!(matches!(before, Phase::Lapsed | Phase::Unknown) || seen.bench.phase(seen.now) == before);
         if has_result && matches!(before, Phase::Lapsed | Phase::Unknown) {
             seen.completed = Some(result("operator"));

@@ -144,6 +144,67 @@ fn abandoning_opens_the_key_or_ends_the_lease_at_once() {
     }
 }
 
+/// `a` crashed and was taken over by `b`, which had no effect.
+fn undone_after_a_crash(on_crash: OnCrash) -> (Bench, Timestamp) {
+    let (mut bench, lapsed) = Bench::in_phase(Phase::Lapsed, on_crash);
+    bench.ask(&begin("b", on_crash), lapsed);
+    let now = lapsed.after(Duration::from_secs(1));
+    assert_eq!(bench.ask(&abandon("b", HowAbandoned::Undone), now), AbandonReply::Abandoned);
+    (bench, now)
+}
+
+#[test]
+fn a_takeover_without_an_effect_leaves_the_crash_before_it() {
+    for on_crash in [OnCrash::Rerun, OnCrash::Hold(HOLD)] {
+        let (mut bench, now) = undone_after_a_crash(on_crash);
+        let seen = bench.ask(&InspectOnce, now).unwrap();
+        assert_eq!((seen.phase, seen.remaining), (Phase::Lapsed, RETAIN), "{on_crash:?}");
+        let before = bench.clone();
+        assert_eq!(bench.ask(&abandon("b", HowAbandoned::Undone), now), AbandonReply::Abandoned);
+        let other = Begin { fingerprint: print(2), ..begin("c", on_crash) };
+        assert_eq!(bench.ask(&other, now), BeginReply::DifferentRequest, "{on_crash:?}");
+        assert_eq!(bench.0, before.0, "{on_crash:?}");
+        let fence = Fence::new(now.as_micros());
+        let claimed = BeginReply::Claimed { fence, attempt: 3, takeover: true };
+        for _ in 0..2 {
+            assert_eq!(bench.ask(&begin("c", on_crash), now), claimed, "{on_crash:?}");
+        }
+        bench.ask(&abandon("c", HowAbandoned::Undone), now);
+        assert_eq!(bench.phase(now), Phase::Lapsed, "{on_crash:?}");
+    }
+}
+
+/// Also where it lapsed itself before it said so, and was about to be held.
+#[test]
+fn a_takeover_that_lapsed_and_had_no_effect_holds_nobody() {
+    let (mut bench, lapsed) = Bench::in_phase(Phase::Lapsed, OnCrash::Hold(HOLD));
+    bench.ask(&begin("b", OnCrash::Hold(HOLD)), lapsed);
+    let now = lapsed.after(LEASE);
+    assert_eq!(bench.phase(now), Phase::Unknown);
+    bench.ask(&abandon("b", HowAbandoned::Undone), now);
+    assert_eq!(bench.phase(now), Phase::Lapsed);
+}
+
+#[test]
+fn a_result_or_an_operator_settles_what_a_crash_left() {
+    let on_crash = OnCrash::Hold(HOLD);
+    for settles in [true, false] {
+        let (mut bench, now) = undone_after_a_crash(on_crash);
+        if settles {
+            let undone = resolve(bench.fence(), Resolution::Undone);
+            assert_eq!(bench.ask(&undone, now), ResolveReply::Resolved);
+        } else {
+            bench.ask(&begin("c", on_crash), now);
+            bench.ask(&complete("c"), now);
+        }
+        let now = now.after(if settles { Duration::ZERO } else { RETAIN });
+        let reply = bench.ask(&begin("d", on_crash), now);
+        assert!(matches!(reply, BeginReply::Claimed { takeover: false, .. }), "{reply:?}");
+        bench.ask(&abandon("d", HowAbandoned::Undone), now);
+        assert_eq!(bench.phase(now), Phase::Open);
+    }
+}
+
 #[test]
 fn an_operator_resolves_what_was_shown_and_nothing_that_lives() {
     for (phase, on_crash) in ROWS {

@@ -3,6 +3,8 @@
 use super::*;
 use crate::idempotency::record::RecordState;
 
+const RUNS: RecordState = RecordState::Running { takeover: false };
+
 fn record(state: RecordState) -> Record {
     let (fence, attempt, ends) = (START.as_micros(), 7, START.as_micros() + 1);
     let (hold, retain, fingerprint) = (0, 3_600_000_000, print(0xab));
@@ -12,7 +14,8 @@ fn record(state: RecordState) -> Record {
 #[test]
 fn a_record_survives_its_bytes_and_they_are_as_documented() {
     let states = [
-        RecordState::Running,
+        RUNS,
+        RecordState::Running { takeover: true },
         RecordState::Open,
         RecordState::Completed(Stored::whole(&b"a b\0\n"[..]).unwrap()),
         RecordState::Completed(Stored::not_kept(&b""[..]).unwrap()),
@@ -27,12 +30,14 @@ fn a_record_survives_its_bytes_and_they_are_as_documented() {
         START.as_micros() + 1,
         "ab".repeat(32)
     );
-    assert_eq!(record(RecordState::Running).to_bytes(), start.as_bytes());
+    assert_eq!(record(RUNS).to_bytes(), start.as_bytes());
+    let takeover = record(RecordState::Running { takeover: true });
+    assert_eq!(takeover.to_bytes(), start.replacen(" r ", " t ", 1).as_bytes());
 }
 
 #[test]
 fn anything_else_is_no_record() {
-    let good = String::from_utf8(record(RecordState::Running).to_bytes()).unwrap();
+    let good = String::from_utf8(record(RUNS).to_bytes()).unwrap();
     let changes = [
         ("once1", "once2"),
         (" r ", " x "),

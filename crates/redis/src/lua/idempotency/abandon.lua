@@ -1,4 +1,4 @@
--- abandon: ends a claim without a result: undone, the key is open; crashed, its lease ends now.
+-- abandon: ends a claim without a result: undone, the key is open, or lapsed after a takeover; crashed, its lease ends now.
 -- KEYS: main
 -- ARGV: token, how
 -- Reply: {now, 'wrongtype', index, side} | {now, 'gone'} | {now, 'settled'} | {now, 'taken', holder, length} | {now, 'abandoned'}
@@ -17,7 +17,7 @@ if size == 0 and not redis.call('GET', KEYS[1]) then return {now, 'gone'} end
 if size == 512 then size = redis.call('STRLEN', KEYS[1]) end
 
 local state, fence, attempt, ends, hold, retain, print, whole, length, start =
-  string.match(text, '^once1 ([rco]) (%d+) (%d+) (%d+) (%d+) (%d+) ([0-9a-f]+) ([01]) (%d+) ()')
+  string.match(text, '^once1 ([rtco]) (%d+) (%d+) (%d+) (%d+) (%d+) ([0-9a-f]+) ([01]) (%d+) ()')
 local sound = state and #fence <= 16 and #attempt <= 16 and #ends <= 16 and #hold <= 16 and #retain <= 16 and #print == 64 and #length <= 16
 if sound then
   fence, attempt, ends = tonumber(fence), tonumber(attempt), tonumber(ends)
@@ -29,15 +29,15 @@ if sound then
 end
 if not sound then return {now, 'wrongtype', 0, 0} end
 local token = string.sub(text, start, start + length - 1)
-local kept_until = ends
-if state == 'r' then kept_until = ends + hold + retain end
+local runs, kept_until = state == 'r' or state == 't', ends
+if runs then kept_until = ends + hold + retain end
 
 if now >= kept_until then return {now, 'gone'} end
 if token ~= ARGV[1] then return {now, 'taken', token, length} end
 if state == 'c' then return {now, 'settled'} end
-if state == 'r' then
-  if ARGV[2] == 'crashed' then
-    ends = math.min(ends, now)
+if runs then
+  if ARGV[2] == 'crashed' or state == 't' then
+    ends = math.min(ends, ARGV[2] == 'crashed' and now or math.max(now - hold, 0))
     kept_until = ends + hold + retain
   else
     state, ends = 'o', math.min(now + retain, 8940000000000000)

@@ -17,7 +17,7 @@ if size == 0 and not redis.call('GET', KEYS[1]) then return {now, 'none'} end
 if size == 512 then size = redis.call('STRLEN', KEYS[1]) end
 
 local state, fence, attempt, ends, hold, retain, print, whole, length, start =
-  string.match(text, '^once1 ([rco]) (%d+) (%d+) (%d+) (%d+) (%d+) ([0-9a-f]+) ([01]) (%d+) ()')
+  string.match(text, '^once1 ([rtco]) (%d+) (%d+) (%d+) (%d+) (%d+) ([0-9a-f]+) ([01]) (%d+) ()')
 local sound = state and #fence <= 16 and #attempt <= 16 and #ends <= 16 and #hold <= 16 and #retain <= 16 and #print == 64 and #length <= 16
 if sound then
   fence, attempt, ends = tonumber(fence), tonumber(attempt), tonumber(ends)
@@ -29,8 +29,8 @@ if sound then
 end
 if not sound then return {now, 'wrongtype', 0, 0} end
 local token = string.sub(text, start, start + length - 1)
-local kept_until = ends
-if state == 'r' then kept_until = ends + hold + retain end
+local runs, kept_until = state == 'r' or state == 't', ends
+if runs then kept_until = ends + hold + retain end
 
 if now >= kept_until then return {now, 'none'} end
 local phase, till, bytes = 'lapsed', kept_until, -1

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use lockkeeper::core::idempotency::{
     AbandonReply, Begin, BeginReply, CompleteReply, HowAbandoned, KeepAlive, KeepAliveReply, OnCrash, Phase,
-    Strayed,
+    Resolution, ResolveReply, Strayed,
 };
 use lockkeeper::core::lock::{FENCE_LEAD, Fence, MIN_LEASE};
 
 use crate::arm::{OnceArm, OnceKept, OncePlant};
-use crate::once::ask::{Bench, LEASE, abandon, begin, complete, keep_alive, lease, result, token};
+use crate::once::ask::{
+    Bench, HOLD, LEASE, RETAIN, abandon, begin, complete, keep_alive, lease, other_request, resolve, result,
+    token,
+};
 
 const RERUN: OnCrash = OnCrash::Rerun;
 
@@ -20,6 +23,7 @@ pub(super) async fn all(arm: &impl OnceArm) {
     c13_an_attempt_that_was_taken_over_ends_nothing(arm).await;
     a_claim_repeated_is_the_same_claim_and_never_shorter(arm).await;
     a_lapsed_attempt_that_nobody_took_over_completes(arm).await;
+    a_takeover_without_an_effect_leaves_the_crash_before_it(arm).await;
     c40_an_attempt_whose_record_is_gone_creates_none(arm).await;
     a_client_that_has_seen_more_pushes_a_fence_by_a_minute_at_most(arm).await;
 }
@@ -119,6 +123,48 @@ async fn a_lapsed_attempt_that_nobody_took_over_completes(arm: &impl OnceArm) {
     assert!(matches!(reply, CompleteReply::Completed { .. }), "{}: {reply:?}", arm.name());
     let reply = bench.ask(begin("b", RERUN)).await;
     assert!(matches!(reply, BeginReply::Completed { .. }), "{}: {reply:?}", arm.name());
+}
+
+/// Whether the first one had its effect is as unknown as before, so its request keeps the key, and who runs it next is told.
+async fn a_takeover_without_an_effect_leaves_the_crash_before_it(arm: &impl OnceArm) {
+    for on_crash in [RERUN, OnCrash::Hold(HOLD)] {
+        let (key, name) = (format!("doubt:{on_crash:?}"), arm.name());
+        let bench = Bench::new(arm, &key);
+        bench.bring_into(Phase::Lapsed, on_crash).await;
+        for (who, number) in [("b", 2), ("c", 3), ("d", 4)] {
+            for _ in 0..2 {
+                match bench.ask(begin(who, on_crash)).await {
+                    BeginReply::Claimed { attempt, takeover: true, .. } => {
+                        assert_eq!(attempt, number, "{name}")
+                    }
+                    other => panic!("{name}: {who}: {other:?}"),
+                }
+            }
+            bench.ask(keep_alive(who)).await;
+            arm.advance(Duration::from_secs(1));
+            assert_eq!(
+                bench.ask(abandon(who, HowAbandoned::Undone)).await,
+                AbandonReply::Abandoned,
+                "{name}"
+            );
+            let left = bench.seen().await.map(|seen| (seen.phase, seen.remaining));
+            assert_eq!(left, Some((Phase::Lapsed, RETAIN)), "{name}");
+            let before = bench.kept();
+            assert_eq!(
+                bench.ask(abandon(who, HowAbandoned::Undone)).await,
+                AbandonReply::Abandoned,
+                "{name}"
+            );
+            assert_eq!(bench.ask(other_request("x")).await, BeginReply::DifferentRequest, "{name}");
+            assert_eq!(bench.kept(), before, "{name}");
+        }
+        let fence = bench.seen().await.map(|seen| seen.fence).expect("a record");
+        assert_eq!(bench.ask(resolve(fence, Resolution::Undone)).await, ResolveReply::Resolved, "{name}");
+        match bench.ask(other_request("x")).await {
+            BeginReply::Claimed { attempt: 5, takeover: false, .. } => {}
+            other => panic!("{name}: {other:?}"),
+        }
+    }
 }
 
 async fn c40_an_attempt_whose_record_is_gone_creates_none(arm: &impl OnceArm) {
