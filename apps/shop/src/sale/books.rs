@@ -112,15 +112,6 @@ fn terms(row: &sqlx::any::AnyRow) -> Option<Terms> {
     terms.check().is_ok().then_some(terms)
 }
 
-/// The fence of whoever rebuilt a part of the sale last.
-pub(super) async fn fence_of(database: &Database, sku: &Sku) -> Result<u64, DatabaseError> {
-    let fence: Option<i64> = sqlx::query_scalar("SELECT fence FROM sales WHERE sku = $1")
-        .bind(sku.as_str())
-        .fetch_optional(database.reader())
-        .await?;
-    Ok(unsigned(fence.unwrap_or_default()))
-}
-
 /// Writes the fence of who rebuilds the sale. `false`: somebody with a greater one was here.
 pub(super) async fn raise_fence(database: &Database, sku: &Sku, fence: u64) -> Result<bool, DatabaseError> {
     let done = sqlx::query("UPDATE sales SET fence = $1 WHERE sku = $2 AND fence <= $1")

@@ -126,3 +126,36 @@ fn told(problem: Problem, retry_after: Option<u64>) -> Problem {
         None => problem,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(reason: Option<Reason>) -> Outcome {
+        let mut response = Response::new(());
+        if let Some(reason) = reason {
+            *response.status_mut() = reason.status();
+            response.extensions_mut().insert(reason);
+        }
+        outcome(&response.into_parts().0)
+    }
+
+    /// An attempt before may have charged.
+    #[test]
+    fn a_key_is_open_for_another_order_only_where_nothing_can_have_happened() {
+        assert_eq!(of(None), Outcome::Kept);
+        for reason in Reason::ALL {
+            let expected = match reason.as_str() {
+                "declined" | "order-refused" => Outcome::Kept,
+                "no-account" | "bad-account" | "bad-body" | "order-taken" | "order-differs"
+                | "orders-busy" => Outcome::NoEffect,
+                _ => Outcome::Crashed,
+            };
+            assert_eq!(of(Some(reason)), expected, "{reason:?}");
+        }
+        assert_eq!(
+            KEPT.map(Reason::status).iter().collect::<std::collections::HashSet<_>>().len(),
+            KEPT.len()
+        );
+    }
+}

@@ -33,7 +33,7 @@ pub struct Looked {
 impl Looked {
     /// Buyers who have a unit and are not remembered, because the store has lost their marks; at least so many.
     pub(crate) fn unmarked(&self) -> u64 {
-        self.sold.saturating_sub(self.marks)
+        self.sold.saturating_sub(self.withheld).saturating_sub(self.marks)
     }
 }
 

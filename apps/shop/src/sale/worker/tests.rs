@@ -1,5 +1,5 @@
-use lockkeeper::Keeper;
-use lockkeeper_core::{Clock, SystemClock};
+use lockkeeper::{Keeper, SystemClock};
+use lockkeeper_core::Clock;
 
 use super::*;
 use crate::database::Database;
@@ -60,4 +60,26 @@ async fn what_a_worker_could_not_write_because_of_a_rebuilding_is_taken_again() 
     assert_eq!(worker.deal_with(&batch).await.unwrap(), 0);
     assert_eq!(worker.serve(&batch.sale, 0).await.unwrap(), 1);
     assert_eq!(worker.seen.tally().written, 1);
+}
+
+/// A sale whose keys are gone costs nothing any more, and no sale is left out because there are many.
+#[tokio::test]
+async fn a_worker_looks_at_every_sale_that_is_kept_and_at_no_other() {
+    let (sales, mut worker, batch) = in_hand().await;
+    let many = "INSERT INTO sales (sku, initial, opens_at, closes_at, shards) WITH RECURSIVE n(i) AS \
+                (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1200) SELECT 'other-' || i, 1, $1, $2, 1 FROM n";
+    let (opens_at, over) = (batch.sale.terms.opens_at, batch.sale.terms.opens_at.before(KEPT_AFTER_CLOSING));
+    for (statement, closes_at) in
+        [(many.to_owned(), batch.sale.terms.closes_at), (many.replace("other", "over"), over)]
+    {
+        sqlx::query(&statement)
+            .bind(books::number(opens_at.before(HOUR * 100).as_micros()))
+            .bind(books::number(closes_at.as_micros()))
+            .execute(sales.shared.database.writer())
+            .await
+            .unwrap();
+    }
+    worker.looked_for_sales = None;
+    worker.look_for_sales().await.unwrap();
+    assert_eq!(worker.open.len(), 1201);
 }
