@@ -57,7 +57,8 @@ mod tests {
         assert!(!unknown.has(&sku(0)));
         tokio::time::advance(UNKNOWN_FOR).await;
         assert!(!unknown.has(&sku(1)));
-        unknown.note(&sku(MAX_UNKNOWN));
-        assert_eq!(unknown.until.lock().len(), 1);
+        (0..2).for_each(|n| unknown.note(&sku(MAX_UNKNOWN + n)));
+        assert!(unknown.has(&sku(MAX_UNKNOWN + 1)));
+        assert_eq!(unknown.until.lock().len(), 2, "those of before made room");
     }
 }

@@ -150,7 +150,7 @@ async fn a_database_that_fails_for_a_while_delays_orders_and_loses_none() {
         for n in 0..5 {
             assert!(accepted(&shop.buys(&buyer(n)).await).is_some());
         }
-        let worker = Working::start(shop.sales.worker("w"));
+        let worker = Working::start(shop.sales.worker("w").claim_after(Duration::from_millis(50)));
         until("it was tried", SOON, async || worker.seen.tally().retried >= 2).await;
         shop.sql("ALTER TABLE away RENAME TO tickets").await;
         until("all are written", SOON, async || worker.seen.tally().written == 5).await;
