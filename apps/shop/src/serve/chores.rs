@@ -68,7 +68,7 @@ pub(super) fn upkeep(sales: Sales, stop: watch::Receiver<bool>) -> JoinHandle<()
 fn say(sku: &Sku, error: &SaleError) {
     match error {
         SaleError::Busy(..) | SaleError::TicketsUnderWay(..) => {
-            tracing::debug!(%sku, %error, "shop_sale_busy")
+            tracing::debug!(%sku, %error, "shop_sale_busy");
         }
         _ => tracing::warn!(%sku, %error, "shop_upkeep_failed"),
     }

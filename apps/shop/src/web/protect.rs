@@ -89,12 +89,12 @@ fn outcome(response: &response::Parts) -> Outcome {
 /// Says of a refusal that is replayed why it was, so that it is counted like the first one.
 pub(super) async fn recognized(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    let is_replayed = response.headers().contains_key(REPLAYED);
-    let status = response.status();
-    if is_replayed && response.extensions().get::<Reason>().is_none() {
-        if let Some(reason) = KEPT.into_iter().find(|reason| reason.status() == status) {
-            response.extensions_mut().insert(reason);
-        }
+    let (is_replayed, status) = (response.headers().contains_key(REPLAYED), response.status());
+    if is_replayed
+        && response.extensions().get::<Reason>().is_none()
+        && let Some(reason) = KEPT.into_iter().find(|reason| reason.status() == status)
+    {
+        response.extensions_mut().insert(reason);
     }
     response
 }
