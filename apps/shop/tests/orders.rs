@@ -437,13 +437,24 @@ async fn an_order_whose_client_has_gone_is_ended_before_the_shop_is() {
     stream.write_all(request.as_bytes()).await.unwrap();
     until("the charge is under way", SOON, || async { shop.provider().asked() == 1 }).await;
     drop(stream);
-    let stopping = shop.stop();
-    let release = async {
-        // The listener goes first; then it waits for what is under way.
-        tokio::task::yield_now().await;
-        gate.add_permits(1);
-    };
-    join(stopping, release).await;
+    let address = shop.address();
+    let stopping = tokio::spawn(shop.stop());
+    until("nobody listens any more", SOON, || async {
+        tokio::net::TcpStream::connect(address).await.is_err()
+    })
+    .await;
+    // Real time: an end that did not wait for the order would be over by now.
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), async {
+            while !stopping.is_finished() {
+                tokio::task::yield_now().await
+            }
+        })
+        .await
+        .is_err()
+    );
+    gate.add_permits(1);
+    stopping.await.unwrap();
     let database = Database::open(&place.database()).await.unwrap();
     let status: String =
         sqlx::query_scalar("SELECT status FROM orders").fetch_one(database.reader()).await.unwrap();

@@ -289,7 +289,7 @@ async fn a_sale_that_the_store_has_lost_comes_back_while_the_shop_serves_and_whe
 #[tokio::test]
 async fn what_nobody_sells_is_not_found_and_leaves_nothing_behind() {
     let Some(place) = Place::new() else { return };
-    let shop = place.shop(WIDE).await;
+    let shop = place.shop("").await;
     let customer = Customer::of(&shop);
     for _ in 0..3 {
         let stock = customer.get("/seckill/kite/stock", None).await;
