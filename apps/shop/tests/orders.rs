@@ -438,21 +438,14 @@ async fn an_order_whose_client_has_gone_is_ended_before_the_shop_is() {
     until("the charge is under way", SOON, || async { shop.provider().asked() == 1 }).await;
     drop(stream);
     let address = shop.address();
-    let stopping = tokio::spawn(shop.stop());
+    let mut stopping = tokio::spawn(shop.stop());
     until("nobody listens any more", SOON, || async {
         tokio::net::TcpStream::connect(address).await.is_err()
     })
     .await;
     // Real time: an end that did not wait for the order would be over by now.
-    assert!(
-        tokio::time::timeout(Duration::from_millis(300), async {
-            while !stopping.is_finished() {
-                tokio::task::yield_now().await
-            }
-        })
-        .await
-        .is_err()
-    );
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut stopping).await;
+    assert!(early.is_err(), "it waits for the order");
     gate.add_permits(1);
     stopping.await.unwrap();
     let database = Database::open(&place.database()).await.unwrap();
