@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use lockkeeper_faults::{PostgresServer, RedisServer, ServerKind, available, postgres_available};
+use lockkeeper_shop::database::Database;
 use lockkeeper_shop::orders::{Order, OrderNo, Status};
 use lockkeeper_shop::payment::{Taken, Trouble};
 use lockkeeper_shop::serve::{Running, ServeArgs, start};
+use lockkeeper_shop::web::Reason;
 use lockkeeper_testkit::wait::until;
 use shopping::{Customer, Place, SOON, WIDE, order};
 use tokio::io::AsyncWriteExt;
@@ -115,15 +117,24 @@ async fn a_declined_order_stays_refused_and_costs_nothing() {
 async fn with_a_lost_lock<T>(
     place: &Place,
     one: &Running,
-    meanwhile: impl Future<Output = T>,
+    then: impl Future<Output = T>,
+) -> (shopping::Answer, T) {
+    meanwhile(place, one, Trouble::Holds, then).await
+}
+
+async fn meanwhile<T>(
+    place: &Place,
+    one: &Running,
+    trouble: impl FnOnce(Arc<Semaphore>) -> Trouble,
+    then: impl Future<Output = T>,
 ) -> (shopping::Answer, T) {
     let gate = Arc::new(Semaphore::new(0));
-    one.provider().next(Trouble::Holds(gate.clone()));
+    one.provider().next(trouble(gate.clone()));
     let customer = Customer::of(one);
     let late = tokio::spawn(async move { customer.order("ann", "o-1").await });
     until("the charge is under way", SOON, || async { one.provider().asked() == 1 }).await;
     assert_eq!(place.redis.command(&["DEL", "lock:order:o-1"]).unwrap().as_int(), Some(1));
-    let done = meanwhile.await;
+    let done = then.await;
     gate.add_permits(1);
     (late.await.unwrap(), done)
 }
@@ -263,7 +274,7 @@ async fn c28_an_order_with_a_key_is_answered_again_as_it_was() {
     assert_eq!((taken(&one).await, one.provider().asked() + other.provider().asked()), (ONE, 1));
     let differs = Customer::of(&other).order_with_key("ann", "k-1", &order("o-2")).await;
     assert_eq!(differs.refusal(), (422, "key-differs".into()));
-    assert_eq!(other.shop().tally().refused(lockkeeper_shop::web::Reason::KeyDiffers), 1);
+    assert_eq!(other.shop().tally().refused(Reason::KeyDiffers), 1);
     let bad = Customer::of(&one).order_with_key("ann", "", &order("o-1")).await;
     assert_eq!(bad.refusal(), (400, "bad-key".into()));
     one.stop().await;
@@ -326,7 +337,7 @@ async fn a_key_stays_open_where_asking_again_helps_and_shuts_where_it_does_not()
     (0..3).for_each(|_| shop.provider().next(Trouble::Down));
     let away = customer.order_with_key("ann", "k-1", &order("o-1")).await;
     assert_eq!(away.refusal(), (503, "payment-unknown".into()));
-    assert_eq!(customer.order_with_key("ann", "k-1", &order("o-1")).await.status, 201);
+    paid_by_asking_again(&customer).await;
 
     shop.provider().next(Trouble::Declines);
     let declined = customer.order_with_key("ann", "k-2", &order("o-2")).await;
@@ -336,7 +347,115 @@ async fn a_key_stays_open_where_asking_again_helps_and_shuts_where_it_does_not()
         (again.refusal(), &again.headers["idempotent-replayed"]),
         (declined.refusal(), &"true".parse().unwrap())
     );
+    let tally = shop.shop().tally();
+    assert_eq!(tally.refused(Reason::Declined), 2, "the replayed one is counted as well");
     shop.stop().await;
+}
+
+/// Its end is recorded in the background.
+async fn paid_by_asking_again(customer: &Customer) {
+    until("it is paid", SOON, || async {
+        let again = customer.order_with_key("ann", "k-1", &order("o-1")).await;
+        assert!([201, 409].contains(&again.status), "{again:?}");
+        again.status == 201
+    })
+    .await;
+}
+
+/// The money may have been taken, so the key stays this order's.
+#[tokio::test]
+async fn c24_a_key_whose_payment_is_unknown_orders_nothing_else() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    (0..3).for_each(|_| shop.provider().next(Trouble::LosesReply));
+    let unknown = customer.order_with_key("ann", "k-1", &order("o-1")).await;
+    assert_eq!((unknown.refusal(), taken(&shop).await), ((503, "payment-unknown".into()), ONE));
+    let other = customer.order_with_key("ann", "k-1", &order("o-2")).await;
+    assert_eq!((other.refusal(), taken(&shop).await), ((422, "key-differs".into()), ONE));
+    paid_by_asking_again(&customer).await;
+    assert_eq!(taken(&shop).await, ONE);
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_declined_for_an_order_that_another_has_paid_is_told_that_it_is_paid() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let customer = Customer::of(&other);
+    let trouble = |gate| Trouble::HoldsAndDeclines(gate);
+    let (late, first) = meanwhile(&place, &one, trouble, customer.order("ann", "o-1")).await;
+    assert_eq!((first.status, late.status, late.json()), (201, 200, first.json()));
+    assert_eq!((taken(&other).await, row(&one, "ann", "o-1").await.status), (ONE, Status::Paid));
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_declined_for_an_order_that_another_still_pays_is_told_nothing_about_its_end() {
+    let Some(place) = Place::new() else { return };
+    let (one, other) = (place.shop(WIDE).await, place.shop(WIDE).await);
+    let customer = Customer::of(&other);
+    (0..3).for_each(|_| other.provider().next(Trouble::Down));
+    let trouble = |gate| Trouble::HoldsAndDeclines(gate);
+    let (late, first) = meanwhile(&place, &one, trouble, customer.order("ann", "o-1")).await;
+    assert_eq!((first.status, late.refusal()), (503, (409, "stale-fence".into())));
+    one.stop().await;
+    other.stop().await;
+}
+
+/// More rows than a round takes, older than the order, which nobody can end.
+#[tokio::test]
+async fn orders_that_cannot_be_ended_do_not_keep_others_from_being_ended() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let database = Database::open(&place.database()).await.unwrap();
+    let damaged = "INSERT INTO orders (order_no, buyer, sku, amount_cents, created_at) WITH RECURSIVE n(i) AS \
+                   (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) SELECT 'no number ' || i, 'b', 'a', 1, 0 FROM n";
+    sqlx::query(damaged).execute(database.writer()).await.unwrap();
+    (0..3).for_each(|_| shop.provider().next(Trouble::LosesReply));
+    assert_eq!(Customer::of(&shop).order("ann", "o-1").await.status, 503);
+    let orders = shop.shop().orders().clone();
+    let mut ended = 0;
+    for _ in 0..2 {
+        ended += orders.expire_due(Duration::ZERO).await.unwrap();
+    }
+    assert_eq!((ended, taken(&shop).await), (1, NOTHING));
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn an_order_whose_client_has_gone_is_ended_before_the_shop_is() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let gate = Arc::new(Semaphore::new(0));
+    shop.provider().next(Trouble::Holds(gate.clone()));
+    let mut stream = tokio::net::TcpStream::connect(shop.address()).await.unwrap();
+    let body = order("o-1");
+    let head = "POST /orders HTTP/1.1\r\nhost: a\r\nx-account: ann\r\nidempotency-key: k-1\r\ncontent-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    until("the charge is under way", SOON, || async { shop.provider().asked() == 1 }).await;
+    drop(stream);
+    let address = shop.address();
+    let mut stopping = tokio::spawn(shop.stop());
+    until("nobody listens any more", SOON, || async {
+        tokio::net::TcpStream::connect(address).await.is_err()
+    })
+    .await;
+    // Real time: an end that did not wait for the order would be over by now.
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut stopping).await;
+    assert!(early.is_err(), "it waits for the order");
+    gate.add_permits(1);
+    stopping.await.unwrap();
+    let database = Database::open(&place.database()).await.unwrap();
+    let status: String =
+        sqlx::query_scalar("SELECT status FROM orders").fetch_one(database.reader()).await.unwrap();
+    assert_eq!(status, "paid");
+    let next = place.shop(WIDE).await;
+    let again = Customer::of(&next).order_with_key("ann", "k-1", &body).await;
+    assert_eq!((again.status, &again.headers["idempotent-replayed"]), (201, &"true".parse().unwrap()));
+    next.stop().await;
 }
 
 #[tokio::test]

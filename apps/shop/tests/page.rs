@@ -110,3 +110,24 @@ async fn what_strangers_send_is_escaped_or_not_shown() {
     );
     shop.stop().await;
 }
+
+/// Whatever stands in front says who it is.
+#[tokio::test]
+async fn where_the_header_says_who_asks_the_page_believes_nothing_else() {
+    let shop = memory_shop(WIDE).await;
+    let customer = Customer::of(&shop);
+    assert_eq!(customer.click("lantern", "ann").await.status, 202);
+    let page = |path: &'static str| customer.get(path, Some("bob"));
+    let other = page("/?account=ann").await;
+    assert!(!other.text.contains("Yours") && other.text.contains("This is no account"), "{}", other.text);
+    assert!(page("/").await.text.contains("value=\"bob\""));
+    assert!(customer.get("/", Some("ann")).await.text.contains("Yours"));
+    let buy = |body: &str| {
+        let request = Request::post("/").header("content-type", "application/x-www-form-urlencoded");
+        customer.send(request.header("x-account", "bob").body(body.as_bytes().to_vec()).unwrap())
+    };
+    assert_eq!(buy("account=cem").await.headers["location"], "/?said=bad-account");
+    assert_eq!(buy("account=bob").await.headers["location"], "/?account=bob");
+    assert_eq!(shop.shop().tally().accepted(), 2, "ann and bob");
+    shop.stop().await;
+}

@@ -13,7 +13,7 @@ use lockkeeper_core::{Clock, Decision, ManualClock, Timestamp};
 use lockkeeper_faults::ServerKind;
 use lockkeeper_redis::port::{Cmd, Part, Port};
 use lockkeeper_shop::sale::shard::{
-    Done, Find, GiveBack, Lend, Look, Open, Receive, Remember, Sell, Settle, Take,
+    Done, Find, GiveBack, Lend, Look, Open, Receive, Remember, Sell, Settle, Take, Waiting,
 };
 use lockkeeper_shop::sale::{SaleStore, Ticket};
 use lockkeeper_testkit::arm::{Arm as _, SteppedRedis};
@@ -143,8 +143,9 @@ fn headers_say_what_the_scripts_and_ports_do() {
     let marks = vec![("a".parse().unwrap(), ticket.clone()), ("b".parse().unwrap(), ticket.clone())];
     check(&Remember { until, marks, not_after: late }, 2);
     check(&Sell { buyer, ticket: ticket.clone(), not_after: late }, 0);
-    check(&GiveBack { buyer: "a".parse().unwrap(), ticket, withhold: false }, 0);
+    check(&GiveBack { buyer: "a".parse().unwrap(), ticket, withhold: false, order: None }, 0);
     check(&Look, 0);
+    check(&Waiting, 0);
     check(&Find { buyer: "a".parse().unwrap() }, 0);
     check(&Lend { transfer, to: 1, not_after: late }, 0);
     check(&Receive { transfer: "t".parse().unwrap(), units: 1, epoch: 1 }, 0);

@@ -254,3 +254,79 @@ async fn paths_and_methods_that_are_none_are_refused_in_the_same_words() {
     assert_eq!((plain.status, &plain.json()["state"]), (200, &"none".into()), "a name with signs is a name");
     shop.stop().await;
 }
+
+/// Within the time that one click takes to tell the chores, and they to rebuild.
+#[tokio::test]
+async fn a_sale_that_the_store_has_lost_comes_back_while_the_shop_serves_and_when_it_starts() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(&format!("{WIDE} --stock 5 --shards 2")).await;
+    let customer = Customer::of(&shop);
+    assert_eq!(customer.click("lantern", "ann").await.status, 202);
+    until("it is written", SOON, || async { customer.stock("lantern").await["written"] == 1 }).await;
+    place.redis.command(&["FLUSHALL"]).unwrap();
+    until("it sells again", SOON, || async {
+        let answer = customer.click("lantern", "bob").await;
+        assert!([202, 503].contains(&answer.status), "{answer:?}");
+        answer.status == 202
+    })
+    .await;
+    assert_eq!(customer.click("lantern", "ann").await.status, 200, "who has one is remembered");
+    let drained = || async { customer.stock("lantern").await["written"] == 2 };
+    until("both are written", SOON, drained).await;
+    assert_eq!(customer.stock("lantern").await["remaining"], 3);
+    shop.stop().await;
+
+    place.redis.command(&["FLUSHALL"]).unwrap();
+    // On other terms than it was opened on: those of the first day count.
+    let next = place.shop(&format!("{WIDE} --stock 9")).await;
+    let customer = Customer::of(&next);
+    assert_eq!(customer.click("lantern", "cem").await.status, 202);
+    let stock = customer.stock("lantern").await;
+    assert_eq!((&stock["initial"], &stock["sold"], &stock["remaining"]), (&5.into(), &3.into(), &2.into()));
+    next.stop().await;
+}
+
+#[tokio::test]
+async fn what_nobody_sells_is_not_found_and_leaves_nothing_behind() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop("").await;
+    let customer = Customer::of(&shop);
+    for _ in 0..3 {
+        let stock = customer.get("/seckill/kite/stock", None).await;
+        assert_eq!(stock.refusal(), (404, "unknown-sale".into()));
+        assert_eq!(customer.click("kite", "ann").await.refusal(), (404, "unknown-sale".into()));
+    }
+    let keys = place.redis.command(&["KEYS", "*kite*"]).unwrap();
+    assert_eq!(keys.as_array().unwrap().len(), 0, "{keys:?}");
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_database_says_of_a_failure_is_not_told_to_buyers() {
+    let Some(place) = Place::new() else { return };
+    let shop = place.shop(WIDE).await;
+    let database = lockkeeper_shop::database::Database::open(&place.database()).await.unwrap();
+    sqlx::query(
+        "CREATE TRIGGER refuse BEFORE INSERT ON tickets BEGIN SELECT RAISE(ABORT, 'inner matters'); END",
+    )
+    .execute(database.writer())
+    .await
+    .unwrap();
+    let customer = Customer::of(&shop);
+    assert_eq!(customer.click("lantern", "ann").await.status, 202);
+    let outcome = || customer.get("/seckill/lantern/outcome", Some("ann"));
+    until("it is refused", SOON, || async { outcome().await.json()["state"] == "refused" }).await;
+    let outcome = outcome().await;
+    assert_eq!(outcome.json()["reason"], "The order could not be written. Try again.");
+    assert!(!outcome.text.contains("inner"), "{outcome:?}");
+    shop.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_with_a_database_in_memory_is_refused() {
+    let Some(place) = Place::new() else { return };
+    let line = format!("--listen 127.0.0.1:0 --url {}", place.redis.url());
+    let args = lockkeeper_shop::serve::ServeArgs::typed(line.split_whitespace()).unwrap();
+    let Err(error) = lockkeeper_shop::serve::start(args).await else { panic!("it started") };
+    assert!(error.to_string().contains("--private-database"), "{error:#}");
+}

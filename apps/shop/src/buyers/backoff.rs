@@ -2,13 +2,23 @@
 
 use std::time::Duration;
 
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(2);
+/// A wait that was told is never taken for longer than this.
+const MAX_TOLD: Duration = Duration::from_secs(24 * 3600);
 /// What is added at most to a wait that was told, as a share of it.
 const STRETCH: f64 = 0.25;
+
+/// When to come back, as a server told.
+pub(super) fn told(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_TOLD))
+}
 
 /// The pause before try number `tried` + 1: what the server told, and up to a quarter more; or anything up to a bound that
 /// doubles with each try.
@@ -27,6 +37,16 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+
+    #[test]
+    fn a_wait_that_was_told_is_bounded() {
+        let told = |text: &'static str| {
+            told(&HeaderMap::from_iter([(RETRY_AFTER, http::HeaderValue::from_static(text))]))
+        };
+        assert_eq!(told("7"), Some(Duration::from_secs(7)));
+        assert_eq!(told("18446744073709551615"), Some(MAX_TOLD));
+        assert_eq!((told("soon"), told("-1")), (None, None));
+    }
 
     #[test]
     fn a_pause_is_never_shorter_than_told_and_never_endless() {

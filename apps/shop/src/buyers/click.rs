@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::Request;
-use http::header::RETRY_AFTER;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -14,14 +13,13 @@ use serde::Deserialize;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use super::backoff::told;
 use crate::sale::Sku;
 
 /// The largest answer that is read, in bytes.
 pub const MAX_ANSWER: usize = 64 * 1024;
 /// How long one answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// A wait that was told is never taken for longer than this.
-const MAX_TOLD: Duration = Duration::from_secs(24 * 3600);
 
 type Http = Client<HttpConnector, Empty<&'static [u8]>>;
 
@@ -68,8 +66,7 @@ impl Clicks {
         let request = Request::post(format!("http://{server}{}", self.path)).header("x-account", account);
         let response = self.http.request(request.body(Empty::new()).ok()?).await.ok()?;
         let status = response.status().as_u16();
-        let told = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let told = told.map(|seconds| Duration::from_secs(seconds).min(MAX_TOLD));
+        let told = told(response.headers());
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.ok()?.to_bytes();
         let body: Body = serde_json::from_slice(&body).unwrap_or_default();
         Some(answer(status, told, body))

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use http::Request;
-use http::header::RETRY_AFTER;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::MAX_ANSWER;
-use super::backoff::pause;
+use super::backoff::{pause, told};
 
 /// The most customers.
 pub const MAX_CUSTOMERS: u32 = 10_000;
@@ -141,8 +140,7 @@ impl Street {
             self.http.request(request.body(Full::new(body.into_bytes().into())).ok()?).await.ok()?;
         let (status, headers) = (response.status().as_u16(), response.headers());
         let is_replayed = headers.contains_key(REPLAYED);
-        let told = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let told = told.map(Duration::from_secs);
+        let told = told(headers);
         Limited::new(response.into_body(), MAX_ANSWER).collect().await.ok()?;
         Some(Answer { status, is_replayed, told })
     }

@@ -7,10 +7,11 @@ use std::pin::Pin;
 use sqlx::error::BoxDynError;
 use sqlx::migrate::{Migration, MigrationSource, MigrationType};
 
-const FILES: [(i64, &str, &str); 3] = [
+const FILES: [(i64, &str, &str); 4] = [
     (1, "orders", include_str!("../../migrations/0001_orders.sql")),
     (2, "sales", include_str!("../../migrations/0002_sales.sql")),
     (3, "charges", include_str!("../../migrations/0003_charges.sql")),
+    (4, "unsettled_orders", include_str!("../../migrations/0004_unsettled_orders.sql")),
 ];
 
 /// The files that were compiled in.

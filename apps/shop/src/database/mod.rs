@@ -9,3 +9,4 @@ mod open;
 
 pub use error::DatabaseError;
 pub use open::Database;
+pub(crate) use open::is_private;

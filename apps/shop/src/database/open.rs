@@ -41,7 +41,7 @@ impl Database {
         let is_sqlite = url.starts_with("sqlite:");
         let writer = pool(url, if is_sqlite { 1 } else { MAX_CONNECTIONS }).await?;
         // A database in memory belongs to its connection.
-        let reader = match is_sqlite && !in_memory(url) {
+        let reader = match is_sqlite && !is_private(url) {
             true => pool(url, MAX_CONNECTIONS).await?,
             false => writer.clone(),
         };
@@ -68,7 +68,8 @@ impl Database {
     }
 }
 
-fn in_memory(url: &str) -> bool {
+/// It belongs to one process, and ends with it.
+pub(crate) fn is_private(url: &str) -> bool {
     url.contains(":memory:") || url.contains("mode=memory")
 }
 

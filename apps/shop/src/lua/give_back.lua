@@ -1,6 +1,6 @@
--- give_back: returns the unit of a ticket that became no order, once, and remembers the refusal.
+-- give_back: returns the unit of a ticket that became no order, once, and remembers the refusal, or the order that the buyer has.
 -- KEYS: main, buyers
--- ARGV: buyer, ticket, withhold
+-- ARGV: buyer, ticket, withhold, order
 -- Reply: {now, 'wrongtype', index, side} | {now, 'unknown'} | {now, 'nothing'} | {now, 'returned'}
 -- Invariants: 2, 3. Only while the buyer is marked as served by this very ticket.
 local time = redis.call('TIME')
@@ -13,7 +13,7 @@ if book.err then
 end
 if not book[1] then return {now, 'unknown'} end
 if redis.call('HGET', KEYS[2], ARGV[1]) ~= '+' .. ARGV[2] then return {now, 'nothing'} end
-redis.call('HSET', KEYS[2], ARGV[1], '-' .. ARGV[2])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[4] == '' and '-' .. ARGV[2] or '+' .. ARGV[4])
 if ARGV[3] == '1' then
   redis.call('HINCRBY', KEYS[1], 'withheld', 1)
 else

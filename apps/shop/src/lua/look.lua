@@ -1,7 +1,7 @@
 -- look: how a shard stands, all at one moment. Changes nothing; runs as a read-only script.
--- KEYS: main, lent, outbox
+-- KEYS: main, lent, outbox, buyers
 -- ARGV: none
--- Reply: {now, 'wrongtype', index, side} | {now, 'unknown'} | {now, 'seen', left, sold, withheld, moves, epoch, queued, {transfer, to:units:epoch, …}}
+-- Reply: {now, 'wrongtype', index, side} | {now, 'unknown'} | {now, 'seen', left, sold, withheld, moves, epoch, queued, marks, {transfer, to:units:epoch, …}}
 -- Invariants: 2, 3.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -15,5 +15,6 @@ if not book[1] then return {now, 'unknown'} end
 local reply = {now, 'seen'}
 for i = 1, 5 do reply[2 + i] = tonumber(book[i]) end
 reply[8] = redis.call('XLEN', KEYS[3])
-reply[9] = redis.call('HGETALL', KEYS[2])
+reply[9] = redis.call('HLEN', KEYS[4])
+reply[10] = redis.call('HGETALL', KEYS[2])
 return reply

@@ -20,4 +20,4 @@ pub use error::OrderError;
 pub use expire::MAX_DUE;
 pub use names::{BadName, Cents, MAX_CENTS, MAX_ORDER_NO, OrderNo};
 pub use order::{Order, Status};
-pub use place::{Asked, Orders, Placed};
+pub use place::{Asked, CHARGE_WITHIN, Orders, Placed};

@@ -7,6 +7,7 @@ use lockkeeper::{Acquired, Fence, Keeper, LockGuard};
 use tokio::time::{sleep, timeout};
 
 use super::error::OrderError;
+use super::expire::Round;
 use super::names::{Cents, OrderNo};
 use super::order::{Order, Status};
 use super::table;
@@ -18,7 +19,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// How long one caller waits for another that works on the same order.
 const WAIT: Duration = Duration::from_secs(2);
 /// How long one call to the provider may take.
-const CHARGE_WITHIN: Duration = Duration::from_secs(2);
+pub const CHARGE_WITHIN: Duration = Duration::from_secs(2);
 /// How often the provider is asked where it gives no answer. Its reference makes that safe.
 const CHARGE_TRIES: u32 = 3;
 const CHARGE_PAUSE: Duration = Duration::from_millis(50);
@@ -49,12 +50,14 @@ pub struct Orders {
     keeper: Keeper,
     pub(super) database: Database,
     provider: Arc<dyn Provider>,
+    /// How far the expiry of this process is.
+    pub(super) round: Arc<Round>,
 }
 
 impl Orders {
     /// On this store, in this database, with this provider.
     pub fn new(keeper: Keeper, database: Database, provider: Arc<dyn Provider>) -> Self {
-        Self { keeper, database, provider }
+        Self { keeper, database, provider, round: Arc::default() }
     }
 
     /// Charges and writes the order down, once, however often it is asked for.
@@ -118,11 +121,21 @@ impl Orders {
         }
         match self.charge(asked).await {
             Ok(charge) => self.paid(asked, &charge, fence).await,
-            Err(PaymentError::Declined(why)) => {
-                self.refuse(&asked.order_no, fence).await?;
-                Err(OrderError::Declined(why))
-            }
+            Err(PaymentError::Declined(why)) => match self.refuse(&asked.order_no, fence).await? {
+                true => Err(OrderError::Declined(why)),
+                false => self.ended_by_another(asked, why).await,
+            },
             Err(_) => Err(OrderError::PaymentUnknown),
+        }
+    }
+
+    /// What a decline means where somebody else wrote first: the row says how the order ended.
+    async fn ended_by_another(&self, asked: &Asked, why: String) -> Result<Placed, OrderError> {
+        let order = table::find(&self.database, &asked.order_no).await?.ok_or(OrderError::Damaged)?;
+        match order.status {
+            Status::Paid => Ok(Placed::Before(order)),
+            Status::Refused => Err(OrderError::Declined(why)),
+            Status::Placed => Err(OrderError::Stale),
         }
     }
 

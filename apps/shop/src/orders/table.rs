@@ -1,4 +1,5 @@
-//! The table of orders. Every write but the first is fenced.
+//! The table of orders. Whatever ends an order is fenced; the insertion has its unique index, and what is noted of a refused
+//! order's charge is said of an end that never changes.
 
 use lockkeeper::Fence;
 
@@ -25,8 +26,10 @@ const SETTLE: &str = "UPDATE orders SET status = $1, charge = $2, fence = $3 \
                       WHERE order_no = $4 AND status = 'placed' AND fence <= $3";
 const VOIDED: &str =
     "UPDATE orders SET charge = $1 WHERE order_no = $2 AND status = 'refused' AND charge IS NULL";
-const DUE: &str = "SELECT order_no FROM orders WHERE (status = 'placed' AND created_at < $1) \
-                   OR (status = 'refused' AND charge IS NULL) ORDER BY created_at LIMIT $2";
+/// Without a charge are those that are placed, and those whose refusal is not settled; an index has them alone.
+const DUE: &str = "SELECT created_at, order_no FROM orders WHERE charge IS NULL \
+                   AND (status = 'refused' OR (status = 'placed' AND created_at < $1)) \
+                   AND (created_at > $2 OR (created_at = $2 AND order_no > $3)) ORDER BY created_at, order_no LIMIT $4";
 
 /// Puts the order there unless its number is. True: it was not.
 pub(super) async fn insert(
@@ -72,11 +75,18 @@ pub(super) async fn voided(database: &Database, order_no: &OrderNo) -> Result<()
     Ok(())
 }
 
-/// Orders that were placed before `cutoff` and are still not paid; and refused ones whose charge is not settled.
-pub(super) async fn due(database: &Database, cutoff: i64, most: i64) -> Result<Vec<OrderNo>, OrderError> {
-    let due = sqlx::query_as::<_, (String,)>(DUE).bind(cutoff).bind(most);
-    let rows = due.fetch_all(database.reader()).await?;
-    rows.into_iter().map(|(order_no,)| order_no.parse().map_err(|_| OrderError::Damaged)).collect()
+/// A place in the table, by age: when an order was placed, and its number as the table has it.
+pub(super) type Place = (i64, String);
+
+/// Orders behind a place that were placed before `cutoff` and are still not paid; and refused ones whose charge is not settled.
+pub(super) async fn due(
+    database: &Database,
+    cutoff: i64,
+    (created_at, order_no): &Place,
+    most: i64,
+) -> Result<Vec<Place>, OrderError> {
+    let due = sqlx::query_as::<_, Place>(DUE).bind(cutoff).bind(created_at).bind(order_no).bind(most);
+    Ok(due.fetch_all(database.reader()).await?)
 }
 
 fn order((order_no, buyer, sku, amount, status, charge, fence): Row) -> Result<Order, OrderError> {

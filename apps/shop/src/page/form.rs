@@ -4,25 +4,31 @@ use axum::Form;
 use axum::extract::State;
 use axum::extract::rejection::FormRejection;
 use axum::response::Redirect;
+use http::HeaderMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use crate::sale::Buyer;
+use super::who::who;
 use crate::web::{Reason, Shop, attempt};
 
 /// What the form sends.
 #[derive(Deserialize)]
 pub(crate) struct Fields {
-    account: String,
+    account: Option<String>,
 }
 
 /// Buys, and goes back to the page, which says what came of it.
-pub(crate) async fn buy(State(shop): State<Shop>, fields: Result<Form<Fields>, FormRejection>) -> Redirect {
-    let account = fields.map(|Form(fields)| fields.account.trim().to_owned()).unwrap_or_default();
-    let Ok(buyer) = account.parse::<Buyer>() else {
+pub(crate) async fn buy(
+    State(shop): State<Shop>,
+    headers: HeaderMap,
+    fields: Result<Form<Fields>, FormRejection>,
+) -> Redirect {
+    let typed = fields.ok().and_then(|Form(fields)| fields.account);
+    let Ok(Some(buyer)) = who(&headers, typed.as_deref()) else {
+        shop.tally().refuse(Reason::BadAccount);
         return Redirect::to(&format!("/?said={}", Reason::BadAccount.as_str()));
     };
-    let account = utf8_percent_encode(&account, NON_ALPHANUMERIC);
+    let account = utf8_percent_encode(buyer.as_str(), NON_ALPHANUMERIC);
     match attempt(&shop, shop.featured(), &buyer).await {
         Ok(_) => Redirect::to(&format!("/?account={account}")),
         Err(problem) => {

@@ -14,10 +14,10 @@ use crate::web::{Problem, Shop, StockBody};
 /// How old the numbers may be.
 const MAX_AGE: Duration = Duration::from_millis(200);
 
-/// The numbers as they were a moment ago.
+/// The numbers as they were a moment ago, or why there were none.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    last: Mutex<Option<(Instant, StockBody)>>,
+    last: Mutex<Option<(Instant, Result<StockBody, Problem>)>>,
 }
 
 /// What the page shows.
@@ -56,14 +56,15 @@ pub(crate) async fn live(State(shop): State<Shop>) -> Result<Json<Numbers>, Prob
 }
 
 /// One asks, the others wait for it.
-async fn stock(shop: &Shop) -> Result<StockBody, Problem> {
+pub(crate) async fn stock(shop: &Shop) -> Result<StockBody, Problem> {
     let mut last = shop.live().last.lock().await;
-    if let Some((at, stock)) = *last
+    if let Some((at, stock)) = &*last
         && at.elapsed() < MAX_AGE
     {
-        return Ok(stock);
+        return stock.clone();
     }
-    let stock = StockBody::from(shop.sales().stock(shop.featured()).await?);
-    *last = Some((Instant::now(), stock));
-    Ok(stock)
+    let stock = shop.sales().stock(shop.featured()).await;
+    let stock = stock.map(StockBody::from).map_err(Problem::from);
+    *last = Some((Instant::now(), stock.clone()));
+    stock
 }

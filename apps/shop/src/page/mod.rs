@@ -5,8 +5,9 @@ mod form;
 mod live;
 mod show;
 mod view;
+mod who;
 
 pub(crate) use assets::{script, style};
 pub(crate) use form::buy;
-pub(crate) use live::{Live, live};
+pub(crate) use live::{Live, live, stock};
 pub(crate) use show::show;

@@ -51,15 +51,19 @@ function show({ stock, accepted, repeated, refusals }) {
   at("answers").replaceChildren(...good, ...bad);
 }
 
-async function outcome(account, mine) {
+async function outcome(account, mine, ours) {
   for (let tried = 0; tried < OUTCOME_TRIES && mine === asking; tried++) {
     const answer = await fetch(sale + "/outcome", { headers: { "X-Account": account } });
-    const { state, ticket, reason } = await answer.json();
+    const { state, ticket, reason, title } = await answer.json();
     if (mine !== asking) return;
+    if (!answer.ok && answer.status !== 503) return say("refused", title + ".");
     if (state === "ordered") return say("ordered", "Yours, and ordered.", ticket);
-    if (state === "refused") return say("refused", "The order could not be written: " + reason);
+    if (state === "refused") return say("refused", reason);
+    if (state === "none") return say("refused", "The shop has lost this ticket. Click again: nobody gets two.");
+    if (!answer.ok) say("pending", title + ".", ours);
     await new Promise((done) => setTimeout(done, OUTCOME_PACE_MS));
   }
+  if (mine === asking) say("refused", "The order is not written yet. Look again later.", ours);
 }
 
 async function buy(event) {
@@ -76,7 +80,7 @@ async function buy(event) {
       say("refused", body.title + "." + (wait ? " Try again in " + wait + " s." : ""));
     } else {
       say("pending", answer.status === 202 ? "Yours. Your order is being written." : "You have one already.", body.ticket);
-      await outcome(account, mine);
+      await outcome(account, mine, body.ticket);
     }
   } catch {
     if (mine === asking) say("refused", "No answer came. Click again: nobody gets two.");

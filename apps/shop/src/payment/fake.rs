@@ -24,6 +24,8 @@ pub enum Trouble {
     Down,
     /// It is declined.
     Declines,
+    /// It is declined when the semaphore has a permit, and takes that.
+    HoldsAndDeclines(Arc<Semaphore>),
     /// It happens, and no answer comes.
     LosesReply,
     /// It happens when the semaphore has a permit, and takes that.
@@ -98,9 +100,11 @@ impl FakeProvider {
         match &trouble {
             Some(Trouble::Slow(time)) => tokio::time::sleep(*time).await,
             Some(Trouble::Down) => return Err(PaymentError::Unavailable),
-            Some(Trouble::Declines) => return Err(PaymentError::Declined("not enough money".to_owned())),
-            Some(Trouble::Holds(gate)) => {
-                gate.acquire().await.map_err(|_| PaymentError::Unavailable)?.forget();
+            Some(Trouble::Declines) => return Err(no_money()),
+            Some(Trouble::Holds(gate)) => pass(gate).await?,
+            Some(Trouble::HoldsAndDeclines(gate)) => {
+                pass(gate).await?;
+                return Err(no_money());
             }
             Some(Trouble::LosesReply) | None => {}
         }
@@ -116,6 +120,15 @@ impl FakeProvider {
             entry => entry.and_then(|entry| entry.charge).ok_or(PaymentError::Unanswered),
         }
     }
+}
+
+fn no_money() -> PaymentError {
+    PaymentError::Declined("not enough money".to_owned())
+}
+
+async fn pass(gate: &Semaphore) -> Result<(), PaymentError> {
+    gate.acquire().await.map_err(|_| PaymentError::Unavailable)?.forget();
+    Ok(())
 }
 
 impl Provider for FakeProvider {

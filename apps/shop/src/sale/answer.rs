@@ -21,8 +21,8 @@ pub enum Bought {
     SoldOut,
     /// The sale begins later.
     NotOpen {
-        /// When, from now by the server's clock. `None`: not known.
-        opens_in: Option<Duration>,
+        /// When, from now by the server's clock.
+        opens_in: Duration,
     },
     /// The sale is over.
     Closed,
@@ -74,6 +74,9 @@ pub struct Reconciled {
     pub finished_transfers: u64,
     /// Shards that the store had lost, rebuilt from the terms and the orders.
     pub rebuilt_shards: u64,
+    /// Buyers who have a unit and whom the store did not remember any more; at least so many. Those with an order are
+    /// remembered again.
+    pub forgotten_buyers: u64,
     /// Units that are neither remaining nor in transit nor sold (below zero: there are more than there were).
     pub missing_units: i64,
     /// Tickets that are neither queued, nor orders, nor withheld (below zero: orders of which the store knows nothing).

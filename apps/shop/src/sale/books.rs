@@ -23,7 +23,20 @@ pub(super) enum Fate {
     /// It was one before.
     Duplicate,
     /// It never will be, and that is recorded.
-    Refused(String),
+    Refused {
+        reason: String,
+        /// The buyer's order, where there is one.
+        order: Option<Ticket>,
+    },
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Of each message.
+    All(Vec<Fate>),
+    /// Nothing: stock was counted and given out anew since the batch was taken. The fence of whoever did that.
+    Stale(u64),
 }
 
 /// A number as the databases keep it.
@@ -57,18 +70,32 @@ pub(super) async fn terms_of(database: &Database, sku: &Sku) -> Result<Option<Te
     Ok(row.and_then(|row| terms(&row)))
 }
 
-/// The terms of all sales that close after this moment, the last ones first, and no more than `most`.
+/// Some sales in the order of their names.
+pub(super) struct Page {
+    /// With the fence of each.
+    pub(super) sales: Vec<(Terms, u64)>,
+    /// The last name, where there may be more behind it.
+    pub(super) next: Option<String>,
+}
+
+/// The sales that close after this moment and whose name is behind `after`; no more than `most`.
 pub(super) async fn closing_after(
     database: &Database,
     moment: Timestamp,
+    after: &str,
     most: i64,
-) -> Result<Vec<Terms>, DatabaseError> {
-    let rows = sqlx::query("SELECT sku, initial, opens_at, closes_at, shards FROM sales WHERE closes_at > $1 ORDER BY closes_at DESC LIMIT $2")
+) -> Result<Page, DatabaseError> {
+    let rows = sqlx::query("SELECT sku, initial, opens_at, closes_at, shards, fence FROM sales WHERE closes_at > $1 AND sku > $2 ORDER BY sku LIMIT $3")
         .bind(number(moment.as_micros()))
+        .bind(after)
         .bind(most)
         .fetch_all(database.reader())
         .await?;
-    Ok(rows.iter().filter_map(terms).collect())
+    let last = rows.last().filter(|_| number(rows.len() as u64) == most);
+    let next = last.map(|row| row.try_get("sku")).transpose()?;
+    let fence = |row: &sqlx::any::AnyRow| row.try_get("fence").map(unsigned).unwrap_or_default();
+    let sales = rows.iter().filter_map(|row| Some((terms(row)?, fence(row)))).collect();
+    Ok(Page { sales, next })
 }
 
 /// `None` for a row that this program cannot have written.
@@ -166,14 +193,20 @@ pub(super) async fn refusal_of(
         .await?)
 }
 
-/// Makes orders of messages, all in one transaction: each is written, or was before, or is recorded as refused.
+/// Makes orders of messages, all in one transaction: each is written, or was before, or is recorded as refused. `fence` is
+/// the sale's from before they were taken: who rebuilds raises it first and counts the orders then, so that what was not
+/// written by then is not written any more.
 pub(super) async fn write(
     database: &Database,
     sku: &Sku,
     messages: &[Message],
-) -> Result<Vec<Fate>, DatabaseError> {
+    fence: u64,
+) -> Result<Written, DatabaseError> {
     let mut transaction = database.writer().begin().await?;
-    let (initial, before) = hold(&mut transaction, sku).await?;
+    let Held { initial, sold: before, fence: now } = hold(&mut transaction, sku).await?;
+    if now > fence {
+        return Ok(Written::Stale(now));
+    }
     let (mut sold, mut fates) = (before, Vec::with_capacity(messages.len()));
     for message in messages {
         let fate = write_one(&mut transaction, sku, message, sold < initial).await?;
@@ -188,7 +221,7 @@ pub(super) async fn write(
             .await?;
     }
     transaction.commit().await?;
-    Ok(fates)
+    Ok(Written::All(fates))
 }
 
 /// Records that a message becomes no order, unless it has become one.
@@ -197,25 +230,37 @@ pub(super) async fn refuse(
     sku: &Sku,
     message: &Message,
     reason: &str,
-) -> Result<Fate, DatabaseError> {
+    fence: u64,
+) -> Result<Written, DatabaseError> {
     let mut transaction = database.writer().begin().await?;
-    hold(&mut transaction, sku).await?;
+    let now = hold(&mut transaction, sku).await?.fence;
+    if now > fence {
+        return Ok(Written::Stale(now));
+    }
     let fate = match decided(&mut transaction, sku, message).await? {
         Some(fate) => fate,
-        None => record(&mut transaction, sku, message, reason).await?,
+        None => record(&mut transaction, sku, message, reason, None).await?,
     };
     transaction.commit().await?;
-    Ok(fate)
+    Ok(Written::All(vec![fate]))
 }
 
 /// Holds the row of the sale until the end of the transaction. Its first statement, and it writes: see
 /// [`Database::writer`].
-async fn hold(transaction: &mut Transaction<'_, Any>, sku: &Sku) -> Result<(i64, i64), DatabaseError> {
-    let row = sqlx::query("UPDATE sales SET sold = sold WHERE sku = $1 RETURNING initial, sold")
+async fn hold(transaction: &mut Transaction<'_, Any>, sku: &Sku) -> Result<Held, DatabaseError> {
+    let row = sqlx::query("UPDATE sales SET sold = sold WHERE sku = $1 RETURNING initial, sold, fence")
         .bind(sku.as_str())
         .fetch_one(&mut **transaction)
         .await?;
-    Ok((row.try_get("initial")?, row.try_get("sold")?))
+    let fence = unsigned(row.try_get("fence")?);
+    Ok(Held { initial: row.try_get("initial")?, sold: row.try_get("sold")?, fence })
+}
+
+/// The row of a sale.
+struct Held {
+    initial: i64,
+    sold: i64,
+    fence: u64,
 }
 
 async fn write_one(
@@ -228,7 +273,7 @@ async fn write_one(
         return Ok(fate);
     }
     if !has_stock {
-        return record(connection, sku, message, NO_STOCK).await;
+        return record(connection, sku, message, NO_STOCK, None).await;
     }
     sqlx::query("INSERT INTO tickets (ticket, sku, buyer, sold_at) VALUES ($1, $2, $3, $4)")
         .bind(message.ticket.as_str())
@@ -250,19 +295,19 @@ async fn decided(
         .bind(message.ticket.as_str())
         .fetch_optional(&mut *connection)
         .await?;
-    if let Some(reason) = reason {
-        return Ok(Some(Fate::Refused(reason)));
-    }
     let order: Option<String> =
         sqlx::query_scalar("SELECT ticket FROM tickets WHERE sku = $1 AND buyer = $2")
             .bind(sku.as_str())
             .bind(message.buyer.as_str())
             .fetch_optional(&mut *connection)
             .await?;
-    match order {
+    let is_this = order.as_deref() == Some(message.ticket.as_str());
+    let order = order.and_then(|ticket| ticket.parse().ok());
+    match reason {
+        Some(reason) => Ok(Some(Fate::Refused { reason, order })),
+        None if is_this => Ok(Some(Fate::Duplicate)),
+        None if order.is_some() => record(connection, sku, message, SECOND_ORDER, order).await.map(Some),
         None => Ok(None),
-        Some(ticket) if ticket == message.ticket.as_str() => Ok(Some(Fate::Duplicate)),
-        Some(_) => record(connection, sku, message, SECOND_ORDER).await.map(Some),
     }
 }
 
@@ -271,6 +316,7 @@ async fn record(
     sku: &Sku,
     message: &Message,
     reason: &str,
+    order: Option<Ticket>,
 ) -> Result<Fate, DatabaseError> {
     sqlx::query(
         "INSERT INTO refused_tickets (ticket, sku, buyer, reason, sold_at) VALUES ($1, $2, $3, $4, $5)",
@@ -282,5 +328,5 @@ async fn record(
     .bind(number(message.sold_at.as_micros()))
     .execute(connection)
     .await?;
-    Ok(Fate::Refused(reason.to_owned()))
+    Ok(Fate::Refused { reason: reason.to_owned(), order })
 }

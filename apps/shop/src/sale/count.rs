@@ -22,6 +22,8 @@ pub(super) struct Sum {
     pub(super) withheld: u64,
     pub(super) queued: u64,
     pub(super) lent: u64,
+    /// Buyers who have a unit and are not remembered.
+    pub(super) unmarked: u64,
 }
 
 impl Sum {
@@ -31,6 +33,7 @@ impl Sum {
             sold: sum.sold + look.sold,
             withheld: sum.withheld + look.withheld,
             queued: sum.queued + look.queued,
+            unmarked: sum.unmarked + look.unmarked(),
             lent: sum.lent + look.lent.iter().map(|(_, lent)| lent.units).sum::<u64>(),
         })
     }
@@ -63,7 +66,7 @@ impl Sales {
         }
         let looks = self.settled_looks(&sale).await?;
         if looks.iter().any(Option::is_none) {
-            return Err(SaleError::StockUnknown(sku.clone()));
+            return Err(self.stock_unknown(&sale));
         }
         let (written, refused) = books::count(&self.shared.database, sku).await?;
         Ok(stock(&sale, &Sum::of(&looks), written, refused))

@@ -1,6 +1,6 @@
 //! What can go wrong in a sale, apart from the answers to buyers.
 
-use lockkeeper_core::{Error, ErrorKind};
+use lockkeeper_core::Error;
 
 use super::names::Sku;
 use crate::database::DatabaseError;
@@ -28,6 +28,10 @@ pub enum SaleError {
     /// Somebody else opens or reconciles this sale.
     #[error("{0} is being reconciled by {1}")]
     Busy(Sku, String),
+    /// The store has lost stock of this sale, and so many tickets that were sold from it are on their way to the database.
+    /// What is left is known when they are written.
+    #[error("{1} tickets of {0} are on their way to the database; what is left is counted after them")]
+    TicketsUnderWay(Sku, u64),
     /// There is no such sale.
     #[error("there is no sale of {0}")]
     NoSale(Sku),
@@ -39,17 +43,8 @@ impl SaleError {
         match self {
             Self::Store(error) => error.is_transient(),
             Self::Database(error) => !error.is_permanent(),
-            Self::StockUnknown(_) | Self::Crowded(_) | Self::Busy(..) => true,
+            Self::StockUnknown(_) | Self::Crowded(_) | Self::Busy(..) | Self::TicketsUnderWay(..) => true,
             Self::OtherTerms(_) | Self::NoSale(_) => false,
-        }
-    }
-
-    /// The caller's argument is wrong.
-    pub fn is_bad_argument(&self) -> bool {
-        match self {
-            Self::Store(error) => error.kind() == ErrorKind::BadArgument,
-            Self::OtherTerms(_) | Self::NoSale(_) => true,
-            _ => false,
         }
     }
 }

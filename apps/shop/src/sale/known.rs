@@ -24,6 +24,8 @@ pub(super) struct Sale {
     /// How often this process brought units to a shard.
     arrivals: Vec<AtomicU64>,
     sold_out_until: Mutex<Option<Instant>>,
+    /// The highest fence of a rebuilding that this process has heard of.
+    fence: AtomicU64,
     /// One caller at a time goes from shard to shard; the others wait for what that brings.
     pub(super) bringing: tokio::sync::Mutex<()>,
 }
@@ -35,7 +37,8 @@ impl Sale {
         let keys: Result<Vec<Keys>, Error> = terms.all_shards().map(key).collect();
         let arrivals = terms.all_shards().map(|_| AtomicU64::new(0)).collect();
         let (sold_out_until, bringing) = (Mutex::default(), tokio::sync::Mutex::default());
-        Ok(Self { keys: keys?, terms, arrivals, sold_out_until, bringing })
+        let fence = AtomicU64::new(0);
+        Ok(Self { keys: keys?, terms, arrivals, sold_out_until, fence, bringing })
     }
 
     /// The keys of a shard.
@@ -50,6 +53,15 @@ impl Sale {
     pub(super) fn arrived(&self, shard: u8) {
         self.arrivals[usize::from(shard) % self.arrivals.len()].fetch_add(1, Ordering::AcqRel);
         self.something_left();
+    }
+
+    pub(super) fn fence(&self) -> u64 {
+        self.fence.load(Ordering::Acquire)
+    }
+
+    /// Somebody rebuilt a part of the sale under this fence. Fences never fall.
+    pub(super) fn rebuilt_under(&self, fence: u64) {
+        self.fence.fetch_max(fence, Ordering::AcqRel);
     }
 
     /// Everybody said so, a moment ago.

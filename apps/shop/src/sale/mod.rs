@@ -17,6 +17,8 @@ pub mod shard;
 mod spread;
 mod store;
 mod terms;
+mod unknown;
+mod upkeep;
 mod warm;
 mod worker;
 
@@ -27,4 +29,5 @@ pub use names::{Buyer, MAX_NAME_BYTES, Sku, Ticket, Transfer};
 pub use sales::{Mode, STORE_WITHIN, Sales};
 pub use store::SaleStore;
 pub use terms::{KEPT_AFTER_CLOSING, MAX_LENGTH, MAX_SHARDS, MAX_UNITS, Terms};
+pub use unknown::UNKNOWN_FOR;
 pub use worker::{CLAIM_AFTER, Seen, Tally, Worker};

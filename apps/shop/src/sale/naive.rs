@@ -59,7 +59,7 @@ impl Naive {
     ) -> Result<Bought, SaleError> {
         let now = store.now();
         if now < terms.opens_at {
-            return Ok(Bought::NotOpen { opens_in: Some(terms.opens_at.since(now)) });
+            return Ok(Bought::NotOpen { opens_in: terms.opens_at.since(now) });
         }
         if now >= terms.closes_at {
             return Ok(Bought::Closed);

@@ -20,7 +20,7 @@ use lockkeeper_redis::port::{Cmd, Fields, Malformed, Part, Port, Script, Value, 
 use super::names::{Ticket, Transfer};
 use super::shard::{
     Done, Find, Found, GaveBack, GiveBack, Lend, Lending, Lent, Look, Looked, Mark, Message, Open, Opened,
-    Receive, Received, Remember, Sell, Settle, Settled, Sold, Take, Taken,
+    Receive, Received, Remember, Sell, Settle, Settled, Sold, Take, Taken, Waiting,
 };
 
 const BUYERS: Part = Part::side("buyers");
@@ -59,7 +59,7 @@ fn lent(bytes: &[u8]) -> Result<Lent, Malformed> {
 
 impl Port for Open {
     const SCRIPT: &'static Script = script!("open", read_only: false);
-    const KEYS: &'static [Part] = &[Part::Main, OUTBOX];
+    const KEYS: &'static [Part] = &[Part::Main, OUTBOX, LENT];
 
     fn arguments(&self, command: &mut Cmd) {
         command.arg(time(self.opens)).arg(time(self.closes)).arg(self.until.as_millis()).arg(self.epoch);
@@ -123,6 +123,7 @@ impl Port for GiveBack {
 
     fn arguments(&self, command: &mut Cmd) {
         command.arg(self.buyer.as_str()).arg(self.ticket.as_str()).arg(u8::from(self.withhold));
+        command.arg(self.order.as_ref().map_or("", Ticket::as_str));
     }
 
     fn read(&self, _at: Timestamp, status: &[u8], _fields: Fields) -> Result<GaveBack, Malformed> {
@@ -137,7 +138,7 @@ impl Port for GiveBack {
 
 impl Port for Look {
     const SCRIPT: &'static Script = script!("look", read_only: true);
-    const KEYS: &'static [Part] = &[Part::Main, LENT, OUTBOX];
+    const KEYS: &'static [Part] = &[Part::Main, LENT, OUTBOX, BUYERS];
 
     fn arguments(&self, _command: &mut Cmd) {}
 
@@ -149,9 +150,10 @@ impl Port for Look {
         }
         let (left, sold, withheld) = (fields.unsigned()?, fields.unsigned()?, fields.unsigned()?);
         let (moves, epoch, queued) = (fields.unsigned()?, fields.unsigned()?, fields.unsigned()?);
+        let marks = fields.unsigned()?;
         let mut notes = fields.rest().next().map_or(Ok(Vec::new()), notes)?;
         notes.sort();
-        Ok(Some(Looked { left, sold, withheld, moves, epoch, queued, lent: notes }))
+        Ok(Some(Looked { left, sold, withheld, moves, epoch, queued, marks, lent: notes }))
     }
 }
 
@@ -265,6 +267,20 @@ fn message(value: Value) -> Result<Message, Malformed> {
     let (ticket, buyer) = (name(fields.bytes()?)?, name(fields.bytes()?)?);
     let sold_at: u64 = name(fields.bytes()?)?;
     Ok(Message { id, ticket, buyer, sold_at: Timestamp::from_micros(sold_at) })
+}
+
+impl Port for Waiting {
+    const SCRIPT: &'static Script = script!("waiting", read_only: true);
+    const KEYS: &'static [Part] = &[OUTBOX];
+
+    fn arguments(&self, _command: &mut Cmd) {}
+
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<u64, Malformed> {
+        match status {
+            b"waiting" => fields.unsigned(),
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
 }
 
 impl Port for Done {

@@ -20,6 +20,7 @@ use super::shard::{Find, Found, Mark, Sell, Shard, Sold};
 use super::spread::Brought;
 use super::store::SaleStore;
 use super::terms::Terms;
+use super::unknown::Unknown;
 use crate::database::Database;
 
 /// The limit for one decision on the store.
@@ -27,7 +28,7 @@ pub const STORE_WITHIN: Duration = Duration::from_secs(2);
 /// How often one click tries its shard, each time after units were brought there or its ticket had been refused.
 const MAX_ROUNDS: u32 = 32;
 /// How many sales a process knows at once.
-pub(super) const MAX_KNOWN: usize = 1000;
+const MAX_KNOWN: usize = 1000;
 
 /// How a sale is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +52,12 @@ pub(super) struct Shared {
     pub(super) mode: Mode,
     pub(super) naive: Naive,
     known: Mutex<HashMap<Sku, Arc<Sale>>>,
+    /// Names of which the database said a moment ago that nothing is sold under them.
+    unknown: Unknown,
     /// A ticket was put into an outbox by this process.
     pub(super) queued: Notify,
+    /// Somebody found that the store has lost a part of a sale.
+    pub(super) lost: Notify,
 }
 
 impl Sales {
@@ -64,8 +69,18 @@ impl Sales {
 
     /// Sales on this store.
     pub fn on(store: SaleStore, keeper: Keeper, database: Database, mode: Mode) -> Self {
-        let (naive, known, queued) = (Naive::default(), Mutex::default(), Notify::new());
-        Self { shared: Arc::new(Shared { keeper, database, store, mode, naive, known, queued }) }
+        let shared = Shared {
+            keeper,
+            database,
+            store,
+            mode,
+            naive: Naive::default(),
+            known: Mutex::default(),
+            unknown: Unknown::default(),
+            queued: Notify::new(),
+            lost: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// How they are run.
@@ -133,11 +148,11 @@ impl Sales {
                     return Ok(Bought::Accepted { ticket });
                 }
                 Sold::Served(ticket) => return Ok(Bought::AlreadyBought { ticket }),
-                Sold::NotOpen(left) => return Ok(Bought::NotOpen { opens_in: Some(left) }),
+                Sold::NotOpen(left) => return Ok(Bought::NotOpen { opens_in: left }),
                 Sold::Closed => return Ok(Bought::Closed),
                 // The store forgets a sale some time after it closed.
                 Sold::Unknown if at >= sale.terms.closes_at => return Ok(Bought::Closed),
-                Sold::Unknown => return Err(SaleError::StockUnknown(sale.terms.sku.clone())),
+                Sold::Unknown => return Err(self.stock_unknown(sale)),
                 Sold::Refused => ticket = Ticket::random(),
                 Sold::Empty => match self.bring(sale, home).await? {
                     Brought::Something => {}
@@ -165,22 +180,32 @@ impl Sales {
             let order = self.shared.naive.order_of(database, sku, buyer).await?;
             return Ok(order.map_or(Outcome::None, Outcome::Ordered));
         }
+        // Whatever the store remembers of other tickets: who has an order is told so.
+        if let Some(ticket) = books::order_of(database, sku, buyer).await? {
+            return Ok(Outcome::Ordered(ticket));
+        }
         let found = self.apply(&sale, sale.terms.home(buyer), Find { buyer: buyer.clone() }).await?;
-        let refused = match &found.reply {
-            Found::Mark(Mark::Refused(ticket)) => books::refusal_of(database, ticket).await?,
-            _ => None,
-        };
-        if let Some(reason) = refused {
-            return Ok(Outcome::Refused { reason });
-        }
-        match (books::order_of(database, sku, buyer).await?, found.reply) {
-            (Some(ticket), _) => Ok(Outcome::Ordered(ticket)),
-            (None, Found::Mark(Mark::Served(ticket))) => Ok(Outcome::Pending(ticket)),
-            (None, Found::Unknown) if found.at < sale.terms.closes_at => {
-                Err(SaleError::StockUnknown(sku.clone()))
+        match found.reply {
+            Found::Mark(Mark::Served(ticket)) => self.pending(&sale, buyer, ticket).await,
+            Found::Mark(Mark::Refused(ticket)) => {
+                let reason = books::refusal_of(database, &ticket).await?;
+                Ok(reason.map_or(Outcome::None, |reason| Outcome::Refused { reason }))
             }
-            (None, _) => Ok(Outcome::None),
+            Found::Unknown if found.at < sale.terms.closes_at => Err(self.stock_unknown(&sale)),
+            Found::Unknown | Found::Nothing => Ok(Outcome::None),
         }
+    }
+
+    /// It may have been written since the database was asked, and then another worker cannot have refused it.
+    async fn pending(&self, sale: &Sale, buyer: &Buyer, ticket: Ticket) -> Result<Outcome, SaleError> {
+        let order = books::order_of(&self.shared.database, &sale.terms.sku, buyer).await?;
+        Ok(order.map_or(Outcome::Pending(ticket), Outcome::Ordered))
+    }
+
+    /// The store has lost a part of this sale. Whoever keeps the sales in order is told.
+    pub(super) fn stock_unknown(&self, sale: &Sale) -> SaleError {
+        self.shared.lost.notify_one();
+        SaleError::StockUnknown(sale.terms.sku.clone())
     }
 
     /// The terms of a sale, if there is one.
@@ -196,13 +221,20 @@ impl Sales {
         if let Some(sale) = self.shared.known.lock().get(sku) {
             return Ok(Some(sale.clone()));
         }
-        let terms = books::terms_of(&self.shared.database, sku).await?;
-        terms.map(|terms| self.know(terms)).transpose()
+        if self.shared.unknown.has(sku) {
+            return Ok(None);
+        }
+        let Some(terms) = books::terms_of(&self.shared.database, sku).await? else {
+            self.shared.unknown.note(sku);
+            return Ok(None);
+        };
+        self.know(terms).map(Some)
     }
 
-    /// Every sale that this process knows.
-    pub(super) fn known(&self) -> Vec<Arc<Sale>> {
-        self.shared.known.lock().values().cloned().collect()
+    /// Every sale that this process knows, and that the store still keeps.
+    pub(super) fn kept(&self) -> Vec<Arc<Sale>> {
+        let known: Vec<_> = self.shared.known.lock().values().cloned().collect();
+        known.into_iter().filter(|sale| !self.is_forgotten(sale)).collect()
     }
 
     /// Knows a sale from now on. Terms never change, so that this need not be asked again.
@@ -221,6 +253,7 @@ impl Sales {
             known.remove(&any);
         }
         let sale = Arc::new(Sale::new(terms)?);
+        self.shared.unknown.forget(&sale.terms.sku);
         known.insert(sale.terms.sku.clone(), sale.clone());
         Ok(sale)
     }

@@ -1,5 +1,7 @@
 //! Between shards: units go where buyers are, so that nobody is told "sold out" while another shard has some.
 
+use std::time::Duration;
+
 use futures_util::future::try_join_all;
 
 use super::error::SaleError;
@@ -10,6 +12,8 @@ use super::shard::{Lend, Lending, Lent, Look, Looked, Receive, Received, Settle,
 
 /// How often one caller looks at all shards, while others move units about.
 const MAX_LOOKS: u32 = 32;
+/// Before the next look, where this one could move nothing: somebody else is moving something, or rebuilding.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What came of looking for units elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +44,7 @@ impl Sales {
             }
             let looks = self.look_all(sale).await?;
             let Some(shards) = looks.iter().cloned().collect::<Option<Vec<Looked>>>() else {
-                return Err(SaleError::StockUnknown(sale.terms.sku.clone()));
+                return Err(self.stock_unknown(sale));
             };
             if shards[usize::from(home)].left > 0 {
                 return Ok(Brought::Something);
@@ -51,6 +55,9 @@ impl Sales {
             {
                 sale.sold_out();
                 return Ok(Brought::SoldOut);
+            }
+            if !moved {
+                tokio::time::sleep(PAUSE).await;
             }
         }
         Err(SaleError::Crowded(sale.terms.sku.clone()))

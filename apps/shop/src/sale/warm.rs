@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use lockkeeper::{Acquired, LockGuard};
 use lockkeeper_core::{Answer, Error, ErrorKind};
 use lockkeeper_redis::port::Port;
@@ -14,7 +15,7 @@ use super::error::SaleError;
 use super::known::Sale;
 use super::names::{Buyer, Sku, Ticket};
 use super::sales::{Mode, NOW, STORE_WITHIN, Sales};
-use super::shard::{Open, Opened, Remember, Shard};
+use super::shard::{Looked, Open, Opened, Remember, Shard, Waiting};
 use super::terms::part;
 
 /// The lease of who opens or reconciles a sale; renewed as long as that takes.
@@ -31,7 +32,7 @@ impl Sales {
             return Ok(());
         }
         let guard = self.guard(sale).await?;
-        let rebuilt = self.rebuild(sale, &guard).await;
+        let rebuilt = self.rebuild_lost(sale, &guard).await;
         // It is given back in the background where this fails.
         let _ = guard.release().await;
         rebuilt.map(|_| ())
@@ -41,13 +42,14 @@ impl Sales {
     /// store and database against each other. Sales and workers may go on meanwhile.
     ///
     /// # Errors
-    /// There is no such sale, another process is at it, or store or database failed; the next call goes on from there.
+    /// There is no such sale, another process is at it, tickets of a lost shard are not written yet, or store or database
+    /// failed; the next call goes on from there.
     ///
     /// # Cancel safety
     /// As after an error.
     ///
     /// # Redis
-    /// A lock, two read-only scripts per shard, two scripts per transfer; where a shard is missing, more.
+    /// A lock, some read-only scripts per shard, two scripts per transfer; where something is missing, more.
     pub async fn reconcile(&self, sku: &Sku) -> Result<Reconciled, SaleError> {
         let Some(sale) = self.sale(sku).await? else { return Err(SaleError::NoSale(sku.clone())) };
         if self.shared.mode == Mode::Naive {
@@ -65,12 +67,24 @@ impl Sales {
         }
         let looks = self.look_all(sale).await?;
         let finished_transfers = self.finish_all(sale, &looks).await?;
-        let rebuilt_shards = match looks.iter().all(Option::is_some) {
-            true => 0,
-            false => self.rebuild(sale, guard).await?,
-        };
+        let rebuilt_shards = self.rebuild_lost(sale, guard).await?;
+        let forgotten_buyers = self.remember_forgotten(sale, guard).await?;
         let counted = self.compare(sale).await?;
-        Ok(Reconciled { finished_transfers, rebuilt_shards, ..counted })
+        Ok(Reconciled { finished_transfers, rebuilt_shards, forgotten_buyers, ..counted })
+    }
+
+    /// Marks those who have an order where the store has lost marks alone. Answers how many were missing, at least.
+    async fn remember_forgotten(&self, sale: &Sale, guard: &LockGuard) -> Result<u64, SaleError> {
+        let looks = self.look_all(sale).await?;
+        let unmarked = Sum::of(&looks).unmarked;
+        if unmarked > 0 {
+            let has_lost = |look: &Option<Looked>| look.as_ref().is_some_and(|look| look.unmarked() > 0);
+            let shards: Vec<u8> =
+                sale.terms.all_shards().filter(|shard| has_lost(&looks[usize::from(*shard)])).collect();
+            tracing::error!(sku = %sale.terms.sku, unmarked, "the store has forgotten who was served");
+            self.remember_all(sale, &shards, guard).await?;
+        }
+        Ok(unmarked)
     }
 
     /// Sales and workers may go on meanwhile: what they can have done between two counts is no difference.
@@ -98,6 +112,21 @@ impl Sales {
         }
     }
 
+    /// Rebuilds what is missing, unless nothing is (any more: somebody else may have had the lock before).
+    async fn rebuild_lost(&self, sale: &Sale, guard: &LockGuard) -> Result<u64, SaleError> {
+        let looks = self.look_all(sale).await?;
+        if looks.iter().all(Option::is_some) {
+            return Ok(0);
+        }
+        // What was sold and is not written yet would be counted as left. Nothing more is sold there meanwhile.
+        let missing = sale.terms.all_shards().filter(|shard| looks[usize::from(*shard)].is_none());
+        let waiting = try_join_all(missing.map(|shard| self.apply(sale, shard, Waiting))).await?;
+        match waiting.iter().map(|answer| answer.reply).sum() {
+            0 => self.rebuild(sale, guard).await,
+            waiting => Err(SaleError::TicketsUnderWay(sale.terms.sku.clone(), waiting)),
+        }
+    }
+
     /// Rebuilds the shards that are missing: who was served, from the orders; what is left, as that for which no other shard
     /// and no order accounts. Answers how many were missing.
     async fn rebuild(&self, sale: &Sale, guard: &LockGuard) -> Result<u64, SaleError> {
@@ -105,6 +134,7 @@ impl Sales {
         if !books::raise_fence(&self.shared.database, &sale.terms.sku, fence).await? {
             return Err(lost("somebody took the lock over").into());
         }
+        sale.rebuilt_under(fence);
         // From here on, no transfer from before is received, so that what is lent stays with its lender.
         let present = self.look_all(sale).await?;
         for shard in sale.terms.all_shards().filter(|shard| present[usize::from(*shard)].is_some()) {

@@ -10,14 +10,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::books::{self, Fate, NO_STOCK};
+use super::books::{self, Fate, NO_STOCK, Written};
 use super::error::SaleError;
 use super::known::Sale;
-use super::sales::{MAX_KNOWN, Mode, Sales};
+use super::names::Ticket;
+use super::sales::{Mode, Sales};
 use super::shard::{Done, GaveBack, GiveBack, Message, Take};
 use super::terms::KEPT_AFTER_CLOSING;
 
 mod seen;
+#[cfg(test)]
+mod tests;
 
 pub use seen::{Seen, Tally};
 
@@ -33,6 +36,8 @@ const SHORTEST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 /// How often it looks for sales that other processes opened.
 const NEW_SALES: Duration = Duration::from_secs(1);
+/// Sales that are read at once.
+const PAGE: i64 = 500;
 
 /// Writes the orders of all sales. As many as you like may run, in as many processes.
 #[derive(Debug)]
@@ -41,15 +46,18 @@ pub struct Worker {
     name: String,
     claim_after: Duration,
     seen: Arc<Seen>,
-    /// Taken, and not yet done with.
-    in_hand: Option<Batch>,
+    /// Those that the store still keeps.
+    open: Vec<Arc<Sale>>,
     looked_for_sales: Option<Instant>,
 }
 
+/// Messages that were taken.
 #[derive(Debug)]
 struct Batch {
     sale: Arc<Sale>,
     shard: u8,
+    /// The sale's from before they were taken.
+    fence: u64,
     messages: Vec<Message>,
 }
 
@@ -57,7 +65,7 @@ impl Sales {
     /// A worker. `name` is for people who look at the outbox; workers may share one.
     pub fn worker(&self, name: &str) -> Worker {
         let (sales, name, seen) = (self.clone(), name.to_owned(), Arc::default());
-        Worker { sales, name, claim_after: CLAIM_AFTER, seen, in_hand: None, looked_for_sales: None }
+        Worker { sales, name, claim_after: CLAIM_AFTER, seen, open: Vec::new(), looked_for_sales: None }
     }
 }
 
@@ -74,7 +82,7 @@ impl Worker {
         self.seen.clone()
     }
 
-    /// Works until `until` is ready, and then ends when what it has in hand is done, or at once where that fails.
+    /// Works until `until` is ready, and then ends with the round that it is in.
     ///
     /// # Cancel safety
     /// What it has in hand is taken over by another worker, after a while.
@@ -119,22 +127,22 @@ impl Worker {
         }
     }
 
-    /// Goes through all shards of all sales once. Answers how many messages it dealt with.
+    /// Goes through all shards of all sales once, though some of them fail. Answers how many messages it dealt with.
+    ///
+    /// # Errors
+    /// Of the first one that failed.
     async fn round(&mut self) -> Result<usize, SaleError> {
-        let mut dealt_with = self.deal_with_hand().await?;
         self.look_for_sales().await?;
-        for sale in self.sales.known() {
+        let (mut dealt_with, mut failed) = (0, None);
+        for sale in self.open.iter().filter(|sale| !self.sales.is_forgotten(sale)) {
             for shard in sale.terms.all_shards() {
-                let take = Take { worker: self.name.clone(), most: BATCH, idle: self.claim_after };
-                let taken = self.sales.apply(&sale, shard, take).await?.reply;
-                self.seen.took_over(taken.taken_over);
-                if !taken.messages.is_empty() {
-                    self.in_hand = Some(Batch { sale: sale.clone(), shard, messages: taken.messages });
-                    dealt_with += self.deal_with_hand().await?;
+                match self.serve(sale, shard).await {
+                    Ok(many) => dealt_with += many,
+                    Err(error) => failed = failed.or(Some(error)),
                 }
             }
         }
-        Ok(dealt_with)
+        failed.map_or(Ok(dealt_with), Err)
     }
 
     async fn look_for_sales(&mut self) -> Result<(), SaleError> {
@@ -142,56 +150,94 @@ impl Worker {
             return Ok(());
         }
         let kept = self.sales.shared.store.now().before(KEPT_AFTER_CLOSING);
-        let most = MAX_KNOWN as i64;
-        for terms in books::closing_after(&self.sales.shared.database, kept, most).await? {
-            self.sales.know(terms)?;
+        let (mut open, mut after) = (Vec::new(), Some(String::new()));
+        while let Some(name) = after {
+            let page = books::closing_after(&self.sales.shared.database, kept, &name, PAGE).await?;
+            for (terms, fence) in page.sales {
+                let sale = self.sales.know(terms)?;
+                sale.rebuilt_under(fence);
+                open.push(sale);
+            }
+            after = page.next;
         }
-        self.looked_for_sales = Some(Instant::now());
+        (self.open, self.looked_for_sales) = (open, Some(Instant::now()));
         Ok(())
     }
 
-    /// Deals with what is in hand. Where that fails it stays in hand: all of this may be done again.
-    async fn deal_with_hand(&mut self) -> Result<usize, SaleError> {
-        let Some(batch) = &self.in_hand else { return Ok(0) };
-        let fates = self.write(batch).await?;
+    /// Deals with some messages of a shard. Where that fails, they are taken again after a while, by whomever.
+    async fn serve(&self, sale: &Arc<Sale>, shard: u8) -> Result<usize, SaleError> {
+        match self.take(sale, shard).await? {
+            Some(batch) => self.deal_with(&batch).await,
+            None => Ok(0),
+        }
+    }
+
+    async fn take(&self, sale: &Arc<Sale>, shard: u8) -> Result<Option<Batch>, SaleError> {
+        let fence = sale.fence();
+        let take = Take { worker: self.name.clone(), most: BATCH, idle: self.claim_after };
+        let taken = self.sales.apply(sale, shard, take).await?.reply;
+        self.seen.took_over(taken.taken_over);
+        let messages = taken.messages;
+        Ok((!messages.is_empty()).then(|| Batch { sale: sale.clone(), shard, fence, messages }))
+    }
+
+    /// All of this may be done again.
+    async fn deal_with(&self, batch: &Batch) -> Result<usize, SaleError> {
+        let fates = match self.write(batch).await? {
+            Written::All(fates) => fates,
+            Written::Stale(fence) => {
+                // What the store still has of them is taken again under this fence.
+                batch.sale.rebuilt_under(fence);
+                self.seen.came_too_late(batch.messages.len());
+                return Ok(0);
+            }
+        };
         for (message, fate) in batch.messages.iter().zip(&fates) {
-            if let Fate::Refused(reason) = fate {
-                self.give_back(batch, message, reason).await?;
+            if let Fate::Refused { reason, order } = fate {
+                self.give_back(batch, message, reason, order.as_ref()).await?;
             }
         }
         let ids = batch.messages.iter().map(|message| message.id.clone()).collect();
         self.sales.apply(&batch.sale, batch.shard, Done { ids }).await?;
         fates.iter().for_each(|fate| self.seen.met(fate));
-        self.in_hand = None;
         Ok(fates.len())
     }
 
     /// All in one transaction; where the database will never take one of them, each in its own.
-    async fn write(&self, batch: &Batch) -> Result<Vec<Fate>, SaleError> {
-        let (database, sku) = (&self.sales.shared.database, &batch.sale.terms.sku);
-        match books::write(database, sku, &batch.messages).await {
+    async fn write(&self, batch: &Batch) -> Result<Written, SaleError> {
+        let (database, sku, fence) = (&self.sales.shared.database, &batch.sale.terms.sku, batch.fence);
+        match books::write(database, sku, &batch.messages, fence).await {
             Err(error) if error.is_permanent() => {}
-            fates => return Ok(fates?),
+            written => return Ok(written?),
         }
         let mut fates = Vec::with_capacity(batch.messages.len());
         for message in &batch.messages {
-            let fate = match books::write(database, sku, std::slice::from_ref(message)).await {
+            let written = match books::write(database, sku, std::slice::from_ref(message), fence).await {
                 Err(error) if error.is_permanent() => {
-                    books::refuse(database, sku, message, &error.reason()).await?
+                    books::refuse(database, sku, message, &error.reason(), fence).await?
                 }
-                fate => fate?.remove(0),
+                written => written?,
             };
-            fates.push(fate);
+            match written {
+                Written::All(fate) => fates.extend(fate),
+                stale @ Written::Stale(_) => return Ok(stale),
+            }
         }
-        Ok(fates)
+        Ok(Written::All(fates))
     }
 
-    async fn give_back(&self, batch: &Batch, message: &Message, reason: &str) -> Result<(), SaleError> {
+    async fn give_back(
+        &self,
+        batch: &Batch,
+        message: &Message,
+        reason: &str,
+        order: Option<&Ticket>,
+    ) -> Result<(), SaleError> {
         let (buyer, ticket, withhold) = (message.buyer.clone(), message.ticket.clone(), reason == NO_STOCK);
         if withhold {
             tracing::error!(sku = %batch.sale.terms.sku, %ticket, "sold, and the database has no unit for it");
         }
-        let give_back = GiveBack { buyer, ticket, withhold };
+        let give_back = GiveBack { buyer, ticket, withhold, order: order.cloned() };
         if self.sales.apply(&batch.sale, batch.shard, give_back).await?.reply == GaveBack::Returned {
             self.seen.returned();
             batch.sale.something_left();

@@ -3,11 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 use lockkeeper::Limit;
 
 use crate::config::{BUYER_LIMIT, Limits, ORDER_LIMIT, SALE_LIMIT};
+use crate::database::is_private;
+use crate::orders::CHARGE_WITHIN;
 use crate::sale::{MAX_SHARDS, MAX_UNITS, Sku};
+
+/// With a slower provider no order would ever be paid.
+const MAX_PAYMENT_DELAY_MS: u64 = CHARGE_WITHIN.as_millis() as u64 * 3 / 4;
 
 /// A small shop (orders and a flash sale) on Lockkeeper.
 #[derive(Debug, Parser)]
@@ -78,6 +84,11 @@ pub struct ServeArgs {
     #[arg(long)]
     pub naive: bool,
 
+    /// Let the database be in memory although the store is not: then each process has a shop's books of its own, and they
+    /// end with it.
+    #[arg(long)]
+    pub private_database: bool,
+
     /// Write no orders of the flash sale in this process.
     #[arg(long, overrides_with = "worker")]
     pub no_worker: bool,
@@ -102,8 +113,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=30 * 24 * 3600))]
     pub pay_within: u64,
 
-    /// How long the payment provider, which takes no real money, takes.
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    /// How long the payment provider, which takes no real money, takes; after 2000 the shop stops waiting for it.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_PAYMENT_DELAY_MS))]
     pub payment_delay: u64,
 }
 
@@ -116,6 +127,18 @@ impl ServeArgs {
         let ShopArgs { command: ShopCommand::Serve(args) } =
             ShopArgs::try_parse_from(["lockkeeper-shop", "serve"].into_iter().chain(words))?;
         Ok(args)
+    }
+
+    /// # Errors
+    /// Several processes would share the store, and each would have a database of its own.
+    pub(super) fn check(&self) -> Result<()> {
+        if !self.private_database && is_private(&self.database) && !self.url.starts_with("memory:") {
+            bail!(
+                "the store is a server, and the database is in memory: say where the database is (--database), or \
+                 --private-database if this process is to be alone with it"
+            );
+        }
+        Ok(())
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -137,6 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn a_server_and_a_database_in_memory_are_refused_unless_that_was_asked_for() {
+        let is_good = |line: &str| ServeArgs::typed(line.split_whitespace()).unwrap().check().is_ok();
+        let redis = "--url redis://127.0.0.1:1 --database";
+        for private in ["sqlite::memory:", "sqlite://x?mode=memory"] {
+            assert!(!is_good(&format!("{redis} {private}")), "{private}");
+            assert!(is_good(&format!("{redis} {private} --private-database")), "{private}");
+            assert!(is_good(&format!("--url memory:// --database {private}")), "{private}");
+        }
+        assert!(is_good(&format!("{redis} sqlite://shop.db?mode=rwc")));
+    }
+
+    #[test]
     fn the_last_of_worker_and_no_worker_counts() {
         let no_worker = |line: &str| ServeArgs::typed(line.split_whitespace()).unwrap().no_worker;
         assert!(!no_worker("") && no_worker("--no-worker") && no_worker("--worker --no-worker"));
@@ -145,9 +180,16 @@ mod tests {
 
     #[test]
     fn what_is_out_of_bounds_is_refused() {
-        for bad in
-            ["--stock=0", "--stock=-1", "--shards=65", "--sku=", "--sku=é", "--listen=here", "--sale-limit=1"]
-        {
+        for bad in [
+            "--payment-delay=2000",
+            "--stock=0",
+            "--stock=-1",
+            "--shards=65",
+            "--sku=",
+            "--sku=é",
+            "--listen=here",
+            "--sale-limit=1",
+        ] {
             assert!(ServeArgs::typed([bad]).is_err(), "{bad}");
         }
     }

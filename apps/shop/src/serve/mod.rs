@@ -2,6 +2,7 @@
 
 mod args;
 mod chores;
+mod listen;
 mod opening;
 mod running;
 

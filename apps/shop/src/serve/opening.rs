@@ -24,19 +24,30 @@ pub(super) fn terms(args: &ServeArgs) -> Terms {
     Terms { sku: args.sku.clone(), initial: args.stock, opens_at, closes_at, shards: args.shards }
 }
 
-/// Opens it, unless it is open.
+/// Opens it, unless it is open, and then brings back what the store has lost of it, whatever its terms are.
 pub(super) async fn open(sales: &Sales, terms: Terms) -> Result<()> {
     let mut tried = 0;
     loop {
-        match sales.open(terms.clone()).await {
-            Ok(_) => return Ok(()),
-            Err(error @ SaleError::OtherTerms(_)) => {
-                tracing::warn!(%error, "shop_sale_was_open");
+        match open_once(sales, &terms).await {
+            Ok(()) => return Ok(()),
+            // They wait for a worker, which is in this process perhaps. The chores go on with it.
+            Err(error @ SaleError::TicketsUnderWay(..)) => {
+                tracing::warn!(%error, "shop_sale_not_restored_yet");
                 return Ok(());
             }
             Err(error) if error.is_transient() && tried < TRIES => tried += 1,
             Err(error) => return Err(error).context("the sale cannot be opened"),
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn open_once(sales: &Sales, terms: &Terms) -> Result<(), SaleError> {
+    match sales.open(terms.clone()).await {
+        Err(error @ SaleError::OtherTerms(_)) => {
+            tracing::warn!(%error, "shop_sale_was_open");
+            sales.reconcile(&terms.sku).await.map(drop)
+        }
+        opened => opened,
     }
 }

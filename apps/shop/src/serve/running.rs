@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::args::ServeArgs;
+use super::listen::{Bounds, HEAD_WITHIN, MAX_CONNECTIONS, listen};
 use super::{chores, opening};
 use crate::database::Database;
 use crate::orders::Orders;
@@ -31,6 +32,7 @@ pub struct Running {
     database: Database,
     provider: FakeProvider,
     stop: watch::Sender<bool>,
+    served: JoinHandle<()>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -45,6 +47,7 @@ pub struct Running {
 /// # Redis
 /// As [`Sales::open`].
 pub async fn start(args: ServeArgs) -> Result<Running> {
+    args.check()?;
     let database = Database::open(&args.database).await.context("the database")?;
     let keeper = Keeper::connect(&args.url).await.context("the store")?;
     let mode = if args.naive { Mode::Naive } else { Mode::Protected };
@@ -59,22 +62,20 @@ pub async fn start(args: ServeArgs) -> Result<Running> {
         TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
     let address = listener.local_addr()?;
     let (stop, told) = watch::channel(false);
-    let mut tasks = vec![serve(listener, &shop, told.clone())?];
-    tasks.push(chores::expiry(shop.orders().clone(), args.pay_within(), told.clone()));
+    let served = serve(listener, &shop, told.clone())?;
+    let mut tasks = vec![
+        chores::upkeep(shop.sales().clone(), told.clone()),
+        chores::expiry(shop.orders().clone(), args.pay_within(), told.clone()),
+    ];
     if !args.no_worker {
         tasks.push(chores::worker(shop.sales(), &format!("worker-{}", std::process::id()), told));
     }
-    Ok(Running { address, shop, keeper, database, provider, stop, tasks })
+    Ok(Running { address, shop, keeper, database, provider, stop, served, tasks })
 }
 
 fn serve(listener: TcpListener, shop: &Shop, stop: watch::Receiver<bool>) -> Result<JoinHandle<()>> {
-    let router = router(shop.clone())?;
-    Ok(tokio::spawn(async move {
-        let served = axum::serve(listener, router).with_graceful_shutdown(chores::stopped(stop)).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "shop_serve_failed");
-        }
-    }))
+    let bounds = Bounds { connections: MAX_CONNECTIONS, head_within: HEAD_WITHIN };
+    Ok(tokio::spawn(listen(listener, router(shop.clone())?, bounds, stop)))
 }
 
 impl Running {
@@ -106,15 +107,25 @@ impl Running {
     /// As [`Keeper::close`].
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        for mut task in self.tasks {
-            if timeout(STOP_WITHIN, &mut task).await.is_err() {
-                task.abort();
-            }
+        ended(self.served).await;
+        // Orders with a key end though their client has gone.
+        if timeout(STOP_WITHIN, self.shop.drained()).await.is_err() {
+            tracing::warn!("shop_orders_cut_off");
+        }
+        for task in self.tasks {
+            ended(task).await;
         }
         let closed = self.keeper.close(STOP_WITHIN).await;
         if closed.still_held > 0 || closed.undone > 0 {
             tracing::warn!(?closed, "shop_keeper_closed");
         }
         self.database.close().await;
+    }
+}
+
+/// It has been told to end.
+async fn ended(mut task: JoinHandle<()>) {
+    if timeout(STOP_WITHIN, &mut task).await.is_err() {
+        task.abort();
     }
 }

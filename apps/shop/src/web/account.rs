@@ -11,7 +11,7 @@ use super::reason::Reason;
 use crate::sale::Buyer;
 
 /// The header that says who asks.
-pub(super) const ACCOUNT: HeaderName = HeaderName::from_static("x-account");
+pub(crate) const ACCOUNT: HeaderName = HeaderName::from_static("x-account");
 /// What an answer with status 401 must say.
 pub(super) const CHALLENGE: HeaderValue = HeaderValue::from_static("Account realm=\"shop\"");
 
@@ -22,7 +22,7 @@ pub(super) struct Account(pub(super) Buyer);
 pub(super) struct Named<T>(pub(super) T);
 
 /// Who asks, if exactly one is named and it is an account.
-pub(super) fn account_of(headers: &HeaderMap) -> Result<Buyer, Problem> {
+pub(crate) fn account_of(headers: &HeaderMap) -> Result<Buyer, Problem> {
     let mut values = headers.get_all(ACCOUNT).iter();
     let Some(value) = values.next() else {
         return Err(Problem::new(Reason::NoAccount, "Say who asks in the header X-Account."));

@@ -11,7 +11,10 @@
 //! | `GET /live` | the page's numbers |
 //! | `GET /healthz` | whether the store answers |
 //!
-//! Who asks is said by the header `X-Account`. It is no proof: put whatever checks who somebody is in front. Every refusal is
+//! Who asks is said by the header `X-Account`. It is no proof: put whatever checks who somebody is in front. The page at `/` is
+//! for looking and for trying out: without that header it believes the account that is typed into it, and shows that
+//! account's ticket. Where the header is there it counts, and another account that is typed is refused; so whatever stands
+//! in front has to put it on `/` as well, or to keep `/` from strangers. Every refusal is
 //! problem details (RFC 9457) with a member `reason`, one of [`Reason`], and is counted under it.
 
 mod account;
@@ -35,5 +38,6 @@ pub use router::router;
 pub use shop::{Parts, Shop};
 pub use tally::Tally;
 
+pub(crate) use account::{ACCOUNT, account_of};
 pub(crate) use problem::Problem;
-pub(crate) use seckill::{StockBody, attempt};
+pub(crate) use seckill::{NOT_WRITTEN, StockBody, attempt};

@@ -24,9 +24,17 @@ const MAX_RETRY_AFTER: u64 = 24 * 3600;
 
 /// How often something below failed in this process.
 static AWAY: AtomicU64 = AtomicU64::new(0);
+/// How often it made a mistake.
+static BROKEN: AtomicU64 = AtomicU64::new(0);
+
+/// Counts. How often it was, where that is to be logged: the first time, the second, the fourth and so on, so that nobody
+/// floods the log.
+fn loud(count: &AtomicU64) -> Option<u64> {
+    Some(count.fetch_add(1, Ordering::Relaxed) + 1).filter(|times| times.is_power_of_two())
+}
 
 /// A refusal.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) reason: Reason,
     status: StatusCode,
@@ -60,11 +68,13 @@ impl Problem {
         Self { status, ..self }
     }
 
+    pub(crate) fn unknown_sale() -> Self {
+        Self::new(Reason::UnknownSale, "No sale has this name.")
+    }
+
     /// Something below failed. The log says what; the client is told that it may come back.
     pub(crate) fn away(error: &dyn std::error::Error) -> Self {
-        let times = AWAY.fetch_add(1, Ordering::Relaxed) + 1;
-        // The log is not flooded: the first time, the second, the fourth and so on.
-        if times.is_power_of_two() {
+        if let Some(times) = loud(&AWAY) {
             tracing::warn!(%error, times, "shop_store_away");
         }
         Self::new(Reason::StoreAway, "The store or the database did not answer. Nothing is lost; ask again.")
@@ -101,10 +111,15 @@ impl From<OrderError> for Problem {
 
 impl From<SaleError> for Problem {
     fn from(error: SaleError) -> Self {
+        if let SaleError::NoSale(_) = &error {
+            return Self::unknown_sale();
+        }
         if error.is_transient() {
             return Self::away(&error);
         }
-        tracing::error!(%error, "shop_broken");
+        if let Some(times) = loud(&BROKEN) {
+            tracing::error!(%error, times, "shop_broken");
+        }
         Self::new(Reason::Broken, "The log of the shop says more.")
     }
 }

@@ -6,11 +6,10 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::request;
-use http::response;
+use http::{request, response};
 use lockkeeper::{Error, Keeper, Limiter, Subject};
 use lockkeeper_tower::RateLimitLayer;
-use lockkeeper_tower::idempotency::{self, IdempotencyLayer};
+use lockkeeper_tower::idempotency::{self, IdempotencyLayer, Outcome};
 use lockkeeper_tower::rate_limit::{Refusal, RefusalKind, Respond, Rule, Who};
 
 use super::account::account_of;
@@ -19,6 +18,7 @@ use super::problem::Problem;
 use super::reason::Reason;
 
 const RECORDS: &str = "orders";
+const REPLAYED: &str = "idempotent-replayed";
 
 /// Nobody without an account is counted, or let in.
 pub(super) async fn known(request: Request, next: Next) -> Response {
@@ -58,15 +58,45 @@ pub(super) fn once(keeper: &Keeper) -> Result<IdempotencyLayer, Error> {
         .scope_by(account)
         .optional()
         .max_request(MAX_BODY)
-        .store_if(is_final)
+        .outcome_by(outcome)
         .respond_with(not_again)
         .build()
 }
 
-/// Asked again, it would be the same. All others leave the key open, so that asking again helps.
-fn is_final(response: &response::Parts) -> bool {
-    let reason = response.extensions.get::<Reason>();
-    response.status.is_success() || matches!(reason, Some(Reason::Declined | Reason::OrderRefused))
+/// What ended the order for good; asked again, it would be the same.
+const KEPT: [Reason; 2] = [Reason::Declined, Reason::OrderRefused];
+
+/// What becomes of the key. Only what was refused by looking leaves it open for another order. Wherever the money may have
+/// been taken, by this attempt or by an earlier one with the same key, it stays this order's, and asking again goes on with
+/// that.
+fn outcome(response: &response::Parts) -> Outcome {
+    match response.extensions.get::<Reason>() {
+        None if response.status.is_success() => Outcome::Kept,
+        Some(reason) if KEPT.contains(reason) => Outcome::Kept,
+        Some(
+            Reason::NoAccount
+            | Reason::BadAccount
+            | Reason::BadBody
+            | Reason::OrderTaken
+            | Reason::OrderDiffers
+            | Reason::OrdersBusy,
+        ) => Outcome::NoEffect,
+        // Under way counts as well: an earlier attempt with this key may be what is under way.
+        _ => Outcome::Crashed,
+    }
+}
+
+/// Says of a refusal that is replayed why it was, so that it is counted like the first one.
+pub(super) async fn recognized(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let (is_replayed, status) = (response.headers().contains_key(REPLAYED), response.status());
+    if is_replayed
+        && response.extensions().get::<Reason>().is_none()
+        && let Some(reason) = KEPT.into_iter().find(|reason| reason.status() == status)
+    {
+        response.extensions_mut().insert(reason);
+    }
+    response
 }
 
 fn not_again(refusal: &idempotency::Refusal) -> Response<Bytes> {
@@ -78,7 +108,12 @@ fn not_again(refusal: &idempotency::Refusal) -> Response<Bytes> {
         Kind::BodyTooLarge | Kind::BodyUnreadable => (Reason::BadBody, "The body is too large, or no JSON."),
         Kind::Running => (Reason::KeyRunning, "Ask again with the same key: it is done once."),
         Kind::DifferentRequest => (Reason::KeyDiffers, "Use a new key for a new order."),
-        Kind::OutcomeUnknown | Kind::AnswerNotKept => (Reason::KeyUnknown, "Look at the order itself."),
+        Kind::OutcomeUnknown => (Reason::KeyUnknown, "Look at the order itself."),
+        Kind::AnswerNotKept => (Reason::DoneBefore, "Its answer was not kept. Look at the order itself."),
+        Kind::AttemptLost => (
+            Reason::AttemptLost,
+            "It was done, perhaps by another attempt too. Ask again: it is charged once.",
+        ),
         _ => (Reason::StoreAway, "Whether this was asked before is not known."),
     };
     let problem = Problem::new(reason, detail).status(refusal.status());
@@ -89,5 +124,38 @@ fn told(problem: Problem, retry_after: Option<u64>) -> Problem {
     match retry_after {
         Some(seconds) => problem.after(Duration::from_secs(seconds)),
         None => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(reason: Option<Reason>) -> Outcome {
+        let mut response = Response::new(());
+        if let Some(reason) = reason {
+            *response.status_mut() = reason.status();
+            response.extensions_mut().insert(reason);
+        }
+        outcome(&response.into_parts().0)
+    }
+
+    /// An attempt before may have charged.
+    #[test]
+    fn a_key_is_open_for_another_order_only_where_nothing_can_have_happened() {
+        assert_eq!(of(None), Outcome::Kept);
+        for reason in Reason::ALL {
+            let expected = match reason.as_str() {
+                "declined" | "order-refused" => Outcome::Kept,
+                "no-account" | "bad-account" | "bad-body" | "order-taken" | "order-differs"
+                | "orders-busy" => Outcome::NoEffect,
+                _ => Outcome::Crashed,
+            };
+            assert_eq!(of(Some(reason)), expected, "{reason:?}");
+        }
+        assert_eq!(
+            KEPT.map(Reason::status).iter().collect::<std::collections::HashSet<_>>().len(),
+            KEPT.len()
+        );
     }
 }

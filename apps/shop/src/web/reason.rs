@@ -22,6 +22,10 @@ pub enum Reason {
     KeyDiffers,
     /// What became of the request with this idempotency key is not known any more.
     KeyUnknown,
+    /// The request with this idempotency key was done before, and its answer was not kept.
+    DoneBefore,
+    /// The request was done, and its claim on the idempotency key was lost meanwhile.
+    AttemptLost,
     /// The sale's token bucket is empty.
     SaleBusy,
     /// This buyer tries too often.
@@ -66,7 +70,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::NoAccount,
         Self::BadAccount,
         Self::BadName,
@@ -75,6 +79,8 @@ impl Reason {
         Self::KeyRunning,
         Self::KeyDiffers,
         Self::KeyUnknown,
+        Self::DoneBefore,
+        Self::AttemptLost,
         Self::SaleBusy,
         Self::BuyerBusy,
         Self::OrdersBusy,
@@ -130,6 +136,10 @@ impl Reason {
                 ("key-differs", S::UNPROCESSABLE_ENTITY, "This key belongs to another request")
             }
             Self::KeyUnknown => ("key-unknown", S::CONFLICT, "What became of this request is not known"),
+            Self::DoneBefore => ("done-before", S::CONFLICT, "This was done before"),
+            Self::AttemptLost => {
+                ("attempt-lost", S::SERVICE_UNAVAILABLE, "Whose answer counts is not known yet")
+            }
             Self::SaleBusy => ("sale-busy", S::TOO_MANY_REQUESTS, "Too many people want this right now"),
             Self::BuyerBusy => ("buyer-busy", S::TOO_MANY_REQUESTS, "This account tries too often"),
             Self::OrdersBusy => ("orders-busy", S::TOO_MANY_REQUESTS, "This account orders too often"),

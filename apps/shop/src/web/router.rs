@@ -39,6 +39,7 @@ pub fn router(shop: Shop) -> Result<Router, Error> {
 
 /// From the outside in: who asks, how fast, whether it was asked before, and then the order.
 fn place_order(shop: &Shop) -> Result<MethodRouter<Shop>, Error> {
-    let place = post(orders::place).route_layer(protect::once(shop.keeper())?);
+    let place = post(orders::place).route_layer(shop.once().clone());
+    let place = place.route_layer(from_fn(protect::recognized));
     Ok(place.route_layer(protect::limit(shop.order_limit().clone())?).route_layer(from_fn(protect::known)))
 }

@@ -12,7 +12,11 @@ use super::account::{Account, Named};
 use super::problem::Problem;
 use super::reason::Reason;
 use super::shop::Shop;
+use crate::page;
 use crate::sale::{Bought, Buyer, Outcome, Sku, Stock, Ticket};
+
+/// Why a ticket became no order, as buyers are told. What the database said of it is the shop's own business.
+pub(crate) const NOT_WRITTEN: &str = "The order could not be written. Try again.";
 
 /// What a buyer has.
 pub(crate) struct Answer {
@@ -57,6 +61,10 @@ struct OutcomeBody<'a> {
 
 /// One try to buy: past the limits, then one step on the store. Counted.
 pub(crate) async fn attempt(shop: &Shop, sku: &Sku, buyer: &Buyer) -> Result<Answer, Problem> {
+    // Names of nothing leave no trace in the store.
+    if shop.sales().terms(sku).await?.is_none() {
+        return Err(Problem::unknown_sale());
+    }
     shop.admission().ask(sku, buyer).await?;
     let bought = shop.sales().buy(sku, buyer).await?;
     let answer = answer(bought)?;
@@ -69,18 +77,13 @@ fn answer(bought: Bought) -> Result<Answer, Problem> {
         Bought::Accepted { ticket } => return Ok(Answer { ticket, is_first: true }),
         Bought::AlreadyBought { ticket } => return Ok(Answer { ticket, is_first: false }),
         Bought::SoldOut => Problem::new(Reason::SoldOut, "Nothing is left of this sale."),
-        Bought::NotOpen { opens_in: Some(wait) } => {
+        Bought::NotOpen { opens_in: wait } => {
             Problem::new(Reason::NotOpen, format!("It opens in {} s.", wait.as_millis().div_ceil(1000)))
                 .after(wait)
         }
-        Bought::NotOpen { opens_in: None } => Problem::new(Reason::NotOpen, "It is not open yet."),
         Bought::Closed => Problem::new(Reason::Closed, "This sale is over."),
-        Bought::Unknown => unknown(),
+        Bought::Unknown => Problem::unknown_sale(),
     })
-}
-
-fn unknown() -> Problem {
-    Problem::new(Reason::UnknownSale, "No sale has this name.")
 }
 
 pub(super) async fn buy(
@@ -103,8 +106,10 @@ pub(super) async fn stock(
     State(shop): State<Shop>,
     Named(sku): Named<Sku>,
 ) -> Result<Json<StockBody>, Problem> {
-    let stock = shop.sales().stock(&sku).await?;
-    Ok(Json(stock.into()))
+    if sku == *shop.featured() {
+        return page::stock(&shop).await.map(Json);
+    }
+    Ok(Json(shop.sales().stock(&sku).await?.into()))
 }
 
 pub(super) async fn outcome(
@@ -116,7 +121,7 @@ pub(super) async fn outcome(
     let (state, ticket, reason) = match &outcome {
         Outcome::Pending(ticket) => ("pending", Some(ticket), None),
         Outcome::Ordered(ticket) => ("ordered", Some(ticket), None),
-        Outcome::Refused { reason } => ("refused", None, Some(reason.as_str())),
+        Outcome::Refused { .. } => ("refused", None, Some(NOT_WRITTEN)),
         Outcome::None => ("none", None, None),
     };
     Ok(Json(OutcomeBody { state, ticket: ticket.map(Ticket::as_str), reason }).into_response())

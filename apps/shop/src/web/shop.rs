@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use lockkeeper::{Error, Keeper, Limiter};
+use lockkeeper_tower::idempotency::IdempotencyLayer;
 
 use super::admission::Admission;
+use super::protect;
 use super::tally::Tally;
 use crate::config::Limits;
 use crate::orders::Orders;
@@ -38,6 +40,7 @@ struct Inner {
     parts: Parts,
     admission: Admission,
     order_limit: Limiter,
+    once: IdempotencyLayer,
     tally: Tally,
     live: Live,
 }
@@ -50,8 +53,9 @@ impl Shop {
     pub fn new(parts: Parts) -> Result<Self, Error> {
         let admission = Admission::new(&parts.keeper, &parts.limits)?;
         let order_limit = parts.keeper.limiter(ORDERS, parts.limits.orders)?;
+        let once = protect::once(&parts.keeper)?;
         let (tally, live) = (Tally::default(), Live::default());
-        Ok(Self { inner: Arc::new(Inner { parts, admission, order_limit, tally, live }) })
+        Ok(Self { inner: Arc::new(Inner { parts, admission, order_limit, once, tally, live }) })
     }
 
     /// How it has answered so far.
@@ -80,6 +84,18 @@ impl Shop {
 
     pub(super) fn admission(&self) -> &Admission {
         &self.inner.admission
+    }
+
+    /// Waits until no order with an idempotency key is being made, also for clients that have gone.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    pub async fn drained(&self) {
+        self.inner.once.drained().await;
+    }
+
+    pub(super) fn once(&self) -> &IdempotencyLayer {
+        &self.inner.once
     }
 
     pub(super) fn order_limit(&self) -> &Limiter {

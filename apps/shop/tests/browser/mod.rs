@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 /// Where it is, if not under one of its names on the path.
 const VARIABLE: &str = "LOCKKEEPER_CHROMIUM";
+/// `xtask` looks for the same, and a test there says so.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \
                      --disable-component-update --disable-sync --disable-extensions --disable-dev-shm-usage \
@@ -163,6 +164,6 @@ fn find() -> Option<String> {
             Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         tried.is_ok_and(|status| status.success())
     };
-    let named = std::env::var(VARIABLE).ok();
+    let named = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
     named.into_iter().chain(NAMES.map(str::to_owned)).find(works)
 }

@@ -2,8 +2,9 @@
 
 use lockkeeper_shop::sale::shard::Look;
 use lockkeeper_shop::sale::{Bought, Mode, Outcome, STORE_WITHIN, SaleError};
+use lockkeeper_testkit::wait::until;
 
-use crate::support::{Shop, Working, accepted, buyer, buyers_of, shops, sku};
+use crate::support::{SOON, Shop, Working, accepted, buyer, buyers_of, shops, sku};
 
 async fn sell_and_write(shop: &Shop, many: usize) {
     for n in 0..many {
@@ -136,5 +137,78 @@ async fn a_rebuilding_with_an_older_fence_is_refused() {
         let error = shop.sales.reconcile(&sku()).await.unwrap_err();
         assert!(error.to_string().contains("the lease was lost"), "{error}");
         assert!(matches!(shop.sales.stock(&sku()).await, Err(SaleError::StockUnknown(_))));
+    }
+}
+
+/// What was sold there and is not written yet is not left: first the workers, then the counting.
+#[tokio::test]
+async fn a_lost_shard_is_rebuilt_after_its_tickets_are_written() {
+    for shop in shops(Mode::Protected).await {
+        let Some(server) = &shop.server else { continue };
+        shop.opened(5, 1).await;
+        for n in 0..3 {
+            assert!(accepted(&shop.buys(&buyer(n)).await).is_some());
+        }
+        server.command(&["DEL", &shop.at(0).at(0).to_string()]).unwrap();
+        let error = shop.sales.reconcile(&sku()).await.unwrap_err();
+        assert!(matches!(error, SaleError::TicketsUnderWay(_, 3)) && error.is_transient(), "{error}");
+        let worker = Working::start(shop.sales.worker("w"));
+        until("it is rebuilt", SOON, async || shop.sales.reconcile(&sku()).await.is_ok()).await;
+        worker.end().await;
+        let reconciled = shop.sales.reconcile(&sku()).await.unwrap();
+        assert!(reconciled.is_clean(), "{reconciled:?}");
+        assert_eq!((reconciled.stock.remaining, reconciled.stock.written), (2, 3));
+        let expires = server.command(&["KEYS", "shop:*"]).unwrap();
+        for key in expires.as_array().unwrap() {
+            let left = server.command(&["PTTL", key.as_str().unwrap()]).unwrap();
+            assert!(left.as_int().unwrap() > 0, "{key:?} has no expiry");
+        }
+    }
+}
+
+/// The units are in what is left of the lender; its notes went with it.
+#[tokio::test]
+async fn what_a_lost_shard_had_lent_is_not_there_twice() {
+    use lockkeeper_core::Timestamp;
+    use lockkeeper_shop::sale::shard::Lend;
+    for shop in shops(Mode::Protected).await {
+        let Some(server) = &shop.server else { continue };
+        shop.opened(8, 2).await;
+        let lend = Lend { transfer: "on-its-way".parse().unwrap(), to: 1, not_after: Timestamp::MAX };
+        shop.store.apply(&shop.at(0), lend, STORE_WITHIN).await.unwrap();
+        server.command(&["DEL", &shop.at(0).at(0).to_string()]).unwrap();
+        let reconciled = shop.sales.reconcile(&sku()).await.unwrap();
+        assert!(reconciled.is_clean(), "{reconciled:?}");
+        assert_eq!((reconciled.stock.remaining, reconciled.stock.in_transit), (8, 0));
+    }
+}
+
+#[tokio::test]
+async fn buyers_whom_the_store_alone_forgot_are_remembered_again() {
+    for shop in shops(Mode::Protected).await {
+        let Some(server) = &shop.server else { continue };
+        shop.opened(9, 1).await;
+        sell_and_write(&shop, 3).await;
+        server.command(&["DEL", "shop:~buyers::{sku-9:0}"]).unwrap();
+        let reconciled = shop.sales.reconcile(&sku()).await.unwrap();
+        assert_eq!((reconciled.forgotten_buyers, reconciled.is_clean()), (3, true), "{reconciled:?}");
+        for n in 0..3 {
+            assert!(matches!(shop.buys(&buyer(n)).await, Bought::AlreadyBought { .. }));
+        }
+        assert_eq!(shop.sales.reconcile(&sku()).await.unwrap().forgotten_buyers, 0);
+    }
+}
+
+/// Tickets that are gone with their outbox cannot be brought back. They are reported.
+#[tokio::test]
+async fn a_lost_outbox_is_reported() {
+    for shop in shops(Mode::Protected).await {
+        let Some(server) = &shop.server else { continue };
+        shop.opened(9, 1).await;
+        sell_and_write(&shop, 1).await;
+        shop.buys(&buyer(7)).await;
+        server.command(&["DEL", "shop:~outbox::{sku-9:0}"]).unwrap();
+        let reconciled = shop.sales.reconcile(&sku()).await.unwrap();
+        assert_eq!((reconciled.missing_orders, reconciled.is_clean()), (1, false), "{reconciled:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper_core::ManualClock;
 use lockkeeper_shop::sale::shard::{GiveBack, Take};
-use lockkeeper_shop::sale::{Bought, Mode, Outcome, STORE_WITHIN, SaleStore, Tally};
+use lockkeeper_shop::sale::{Bought, Mode, Outcome, STORE_WITHIN, SaleStore, Tally, Terms, Ticket};
 use lockkeeper_testkit::wait::until;
 
 use crate::support::{SOON, Shop, Working, accepted, buyer, shops, sku, stepped};
@@ -96,7 +96,7 @@ async fn c58_a_ticket_whose_order_fails_for_good_gives_its_unit_back_exactly_onc
             .execute(shop.database.writer())
             .await
             .unwrap();
-        let give_back = GiveBack { buyer: unlucky.clone(), ticket, withhold: false };
+        let give_back = GiveBack { buyer: unlucky.clone(), ticket, withhold: false, order: None };
         shop.store.apply(&shop.at(0), give_back, STORE_WITHIN).await.unwrap();
         assert_eq!(taken_and_died(&shop, Duration::ZERO).await, 2);
         let worker = Working::start(shop.sales.worker("w").claim_after(Duration::ZERO));
@@ -150,7 +150,7 @@ async fn a_database_that_fails_for_a_while_delays_orders_and_loses_none() {
         for n in 0..5 {
             assert!(accepted(&shop.buys(&buyer(n)).await).is_some());
         }
-        let worker = Working::start(shop.sales.worker("w"));
+        let worker = Working::start(shop.sales.worker("w").claim_after(Duration::from_millis(50)));
         until("it was tried", SOON, async || worker.seen.tally().retried >= 2).await;
         shop.sql("ALTER TABLE away RENAME TO tickets").await;
         until("all are written", SOON, async || worker.seen.tally().written == 5).await;
@@ -198,6 +198,33 @@ async fn a_second_order_of_a_buyer_is_refused_by_the_database_and_its_unit_comes
         worker.end().await;
         assert_eq!(shop.sales.stock(&sku()).await.unwrap().remaining, 5);
         assert_eq!(orders(&shop).await, 1);
+        // From now on the store knows; nobody is sent round in circles.
+        let first = "first".parse::<Ticket>().unwrap();
+        assert_eq!(shop.outcome(&buyer(1)).await, Outcome::Ordered(first.clone()));
+        assert_eq!(shop.buys(&buyer(1)).await, Bought::AlreadyBought { ticket: first });
+    }
+}
+
+/// Somebody put something else where the numbers of one sale were.
+#[tokio::test]
+async fn a_sale_that_is_broken_does_not_stop_the_orders_of_another() {
+    for shop in shops(Mode::Protected).await {
+        let Some(server) = &shop.server else { continue };
+        let terms = shop.opened(5, 2).await;
+        let other = Terms { sku: "zebra".parse().unwrap(), ..terms.clone() };
+        let before = Terms { sku: "apple".parse().unwrap(), ..terms.clone() };
+        for terms in [&other, &before] {
+            shop.sales.open(terms.clone()).await.unwrap();
+            shop.sales.buy(&terms.sku, &buyer(1)).await.unwrap();
+        }
+        let healthy = crate::support::buyers_of(&terms, 1).next().unwrap();
+        shop.buys(&healthy).await;
+        let key = shop.at(0).at(0).to_string();
+        server.command(&["SET", &key, "something else"]).unwrap();
+        let worker = Working::start(shop.sales.worker("w"));
+        until("the others are written", SOON, async || orders(&shop).await == 3).await;
+        assert!(worker.seen.tally().retried > 0);
+        worker.end().await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockkeeper_core::{Answer, Error, Key, Keys, Prefix, Timestamp};
 use lockkeeper_shop::sale::shard::{
-    Done, Find, GiveBack, Lend, Look, Message, Open, Receive, Remember, Sell, Settle, Take, Taken,
+    Done, Find, GiveBack, Lend, Look, Message, Open, Receive, Remember, Sell, Settle, Take, Taken, Waiting,
 };
 use lockkeeper_shop::sale::{Buyer, PREFIX, SaleStore, Ticket, Transfer};
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ pub(crate) enum Step {
     Open { shard: u8, left: u64, epoch: u64, opens_in_ms: u64, open_for_ms: u64, kept: bool },
     Remember { shard: u8, first: u8, many: u8 },
     Sell { shard: u8, buyer: u8, ticket: u8 },
-    GiveBack { shard: u8, buyer: u8, ticket: u8, withhold: bool },
+    GiveBack { shard: u8, buyer: u8, ticket: u8, withhold: bool, order: Option<u8> },
     Find { shard: u8, buyer: u8 },
     Lend { shard: u8, transfer: u8 },
     Receive { shard: u8, transfer: u8, units: u64, epoch: u64 },
@@ -60,8 +60,8 @@ fn steps() -> impl Strategy<Value = Step> {
             |(shard, left, epoch, opens_in_ms, open_for_ms, kept)| Step::Open { shard, left, epoch, opens_in_ms, open_for_ms, kept }),
         1 => (shard(), name(), 1u8..4).prop_map(|(shard, first, many)| Step::Remember { shard, first, many }),
         9 => (shard(), name(), 0u8..12).prop_map(|(shard, buyer, ticket)| Step::Sell { shard, buyer, ticket }),
-        4 => (shard(), name(), 0u8..12, any::<bool>())
-            .prop_map(|(shard, buyer, ticket, withhold)| Step::GiveBack { shard, buyer, ticket, withhold }),
+        4 => (shard(), name(), 0u8..12, any::<bool>(), prop::option::of(0u8..12))
+            .prop_map(|(shard, buyer, ticket, withhold, order)| Step::GiveBack { shard, buyer, ticket, withhold, order }),
         1 => (shard(), name()).prop_map(|(shard, buyer)| Step::Find { shard, buyer }),
         3 => (shard(), name()).prop_map(|(shard, transfer)| Step::Lend { shard, transfer }),
         2 => (shard(), name(), 0u64..3, epoch())
@@ -110,6 +110,7 @@ impl<'a, A: Arm> Run<'a, A> {
                 self.ids.borrow_mut().retain(|(of, _), _| *of != shard);
             }
             seen += &shown(look);
+            seen += &shown(self.arm.store().apply(&at(shard), Waiting, LIMIT).await);
         }
         seen
     }
@@ -135,8 +136,9 @@ impl<'a, A: Arm> Run<'a, A> {
                 let sell = Sell { buyer: buyer(who), ticket: ticket(which), not_after };
                 shown(store.apply(&at(shard), sell, LIMIT).await)
             }
-            Step::GiveBack { shard, buyer: who, ticket: which, withhold } => {
-                let give_back = GiveBack { buyer: buyer(who), ticket: ticket(which), withhold };
+            Step::GiveBack { shard, buyer: who, ticket: which, withhold, order } => {
+                let order = order.map(ticket);
+                let give_back = GiveBack { buyer: buyer(who), ticket: ticket(which), withhold, order };
                 shown(store.apply(&at(shard), give_back, LIMIT).await)
             }
             Step::Find { shard, buyer: who } => {

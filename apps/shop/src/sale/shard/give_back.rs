@@ -6,7 +6,8 @@ use super::state::{Mark, Shard, only};
 use crate::sale::names::{Buyer, Ticket};
 
 /// Returns the unit of a ticket that became no order, exactly once however often this is delivered: only while the buyer
-/// is marked as served by this very ticket. The mark stays as a refusal, which the buyer's next ticket replaces.
+/// is marked as served by this very ticket. The mark stays as a refusal, which the buyer's next ticket replaces; or it
+/// becomes that of the order which the buyer has, and of which the store did not know.
 #[derive(Clone, Debug)]
 pub struct GiveBack {
     /// Whose it was.
@@ -15,6 +16,8 @@ pub struct GiveBack {
     pub ticket: Ticket,
     /// The database has no unit for it: it stays out of the sale, and counts as sold.
     pub withhold: bool,
+    /// The ticket that is this buyer's order.
+    pub order: Option<Ticket>,
 }
 
 /// The answer to a [`GiveBack`].
@@ -39,7 +42,8 @@ impl Decision for GiveBack {
         let Some(book) = &mut shard.book else { return Ok(GaveBack::Unknown) };
         match shard.buyers.get_mut(&self.buyer) {
             Some(mark) if *mark == Mark::Served(self.ticket.clone()) => {
-                *mark = Mark::Refused(self.ticket.clone());
+                let refused = || Mark::Refused(self.ticket.clone());
+                *mark = self.order.clone().map_or_else(refused, Mark::Served);
             }
             _ => return Ok(GaveBack::Nothing),
         }

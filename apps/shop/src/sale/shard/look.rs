@@ -24,8 +24,17 @@ pub struct Looked {
     pub epoch: u64,
     /// Tickets in the outbox, those that a worker has at the moment included.
     pub queued: u64,
+    /// Buyers who are remembered: all that were served, and some that were refused.
+    pub marks: u64,
     /// What is on its way from here to other shards.
     pub lent: Vec<(Transfer, Lent)>,
+}
+
+impl Looked {
+    /// Buyers who have a unit and are not remembered, because the store has lost their marks; at least so many.
+    pub(crate) fn unmarked(&self) -> u64 {
+        self.sold.saturating_sub(self.withheld).saturating_sub(self.marks)
+    }
 }
 
 impl Decision for Look {
@@ -44,6 +53,7 @@ impl Decision for Look {
             moves: book.moves,
             epoch: book.epoch,
             queued: shard.outbox.len() as u64,
+            marks: shard.buyers.len() as u64,
             lent: shard.lent.iter().map(|(transfer, lent)| (transfer.clone(), *lent)).collect(),
         }))
     }

@@ -16,6 +16,7 @@ mod sell;
 mod settle;
 mod state;
 mod take;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -32,3 +33,4 @@ pub use sell::{Sell, Sold};
 pub use settle::{Settle, Settled};
 pub use state::{Lent, Mark, Message, Shard};
 pub use take::{Take, Taken};
+pub use waiting::Waiting;

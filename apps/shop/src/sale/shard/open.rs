@@ -5,7 +5,8 @@ use lockkeeper_core::{Decision, Timestamp, WrongType};
 use super::state::{Book, Shard, only};
 
 /// Makes a shard with so many units, where the store has none. One that is there keeps its numbers; only its epoch is
-/// raised, so that transfers from before are not received any more.
+/// raised, so that transfers from before are not received any more. What a lost one had lent, and nobody received, is in
+/// `left`: its notes go.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// The sale begins.
@@ -53,6 +54,7 @@ impl Decision for Open {
         let Self { opens, closes, epoch, left, sold, .. } = *self;
         shard.book = Some(Book { opens, closes, epoch, left, sold, withheld: 0, moves: 0 });
         shard.until = self.until;
+        shard.lent.clear();
         Ok(Opened::Created)
     }
 

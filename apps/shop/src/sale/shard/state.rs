@@ -91,7 +91,7 @@ impl State for Shard {
     }
 
     fn is_empty(&self) -> bool {
-        self.book.is_none() && self.buyers.is_empty()
+        self.book.is_none() && self.buyers.is_empty() && self.outbox.is_empty()
     }
 }
 

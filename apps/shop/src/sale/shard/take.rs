@@ -7,7 +7,7 @@ use lockkeeper_core::{Decision, Timestamp, WrongType};
 use super::state::{Message, Shard, only};
 
 /// Hands up to `most` messages to a worker: first those that a worker took longer than `idle` ago and did not finish, for
-/// it may be dead, then new ones. They stay in the outbox until somebody is [done](super::Done) with them.
+/// it may be dead, then new ones; also where the store has lost the numbers of the shard. They stay in the outbox until somebody is [done](super::Done) with them.
 ///
 /// A lost answer delays its messages by `idle`; a clock that is set back, by as much more. Nothing else.
 #[derive(Clone, Debug)]
@@ -37,9 +37,6 @@ impl Decision for Take {
 
     fn decide(&self, cells: &mut [Shard], now: Timestamp) -> Result<Taken, WrongType> {
         let shard = only(cells)?;
-        if shard.book.is_none() {
-            return Ok(Taken::default());
-        }
         let now_ms = now.as_millis();
         let is_stale = |since: u64| self.idle.is_zero() || now_ms >= since.saturating_add(self.idle_ms());
         // Those that were taken come before those that were not, because they are taken in order.

@@ -49,7 +49,7 @@ fn sell(who: &str, name: &str) -> Sell {
 }
 
 fn give_back(who: &str, name: &str) -> GiveBack {
-    GiveBack { buyer: buyer(who), ticket: ticket(name), withhold: false }
+    GiveBack { buyer: buyer(who), ticket: ticket(name), withhold: false, order: None }
 }
 
 fn lend(name: &str) -> Lend {
@@ -123,6 +123,7 @@ fn where_there_is_no_shard_nothing_is_sold_and_nothing_is_sold_out() {
     assert_eq!(now(&mut none, receive("t", 1, 1)), Received::Unknown);
     assert_eq!(now(&mut none, settle("t", true)), Settled::Unknown);
     assert_eq!(now(&mut none, take(1)), Taken::default());
+    assert_eq!(now(&mut none, Waiting), 0);
     assert!(none.is_empty());
 }
 

@@ -13,6 +13,7 @@ pub struct Seen {
     returned: AtomicU64,
     retried: AtomicU64,
     taken_over: AtomicU64,
+    too_late: AtomicU64,
 }
 
 /// What a worker has seen up to a moment.
@@ -30,6 +31,8 @@ pub struct Tally {
     pub retried: u64,
     /// Messages that another worker had taken, and had not finished in time.
     pub taken_over: u64,
+    /// Messages that were in its hands while a part of their sale was rebuilt. What the store still has of them is taken again.
+    pub too_late: u64,
 }
 
 impl Seen {
@@ -43,6 +46,7 @@ impl Seen {
             returned: count(&self.returned),
             retried: count(&self.retried),
             taken_over: count(&self.taken_over),
+            too_late: count(&self.too_late),
         }
     }
 
@@ -51,7 +55,7 @@ impl Seen {
             match fate {
                 Fate::Written => &self.written,
                 Fate::Duplicate => &self.duplicates,
-                Fate::Refused(_) => &self.refused,
+                Fate::Refused { .. } => &self.refused,
             },
             1,
         );
@@ -63,6 +67,10 @@ impl Seen {
 
     pub(super) fn retried(&self) {
         add(&self.retried, 1);
+    }
+
+    pub(super) fn came_too_late(&self, many: usize) {
+        add(&self.too_late, many as u64);
     }
 
     pub(super) fn took_over(&self, many: usize) {
