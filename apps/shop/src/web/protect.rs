@@ -110,9 +110,10 @@ fn not_again(refusal: &idempotency::Refusal) -> Response<Bytes> {
         Kind::DifferentRequest => (Reason::KeyDiffers, "Use a new key for a new order."),
         Kind::OutcomeUnknown => (Reason::KeyUnknown, "Look at the order itself."),
         Kind::AnswerNotKept => (Reason::DoneBefore, "Its answer was not kept. Look at the order itself."),
-        Kind::AttemptLost => (
+        // Whether another attempt has the key or nobody knows of it any more: ask for the order.
+        Kind::AttemptLost | Kind::RecordLost | Kind::CutOff => (
             Reason::AttemptLost,
-            "It was done, perhaps by another attempt too. Ask again: it is charged once.",
+            "It may be done, perhaps by another attempt too. Ask again: it is charged once.",
         ),
         _ => (Reason::StoreAway, "Whether this was asked before is not known."),
     };
