@@ -134,3 +134,22 @@ fn its_page_stays_open_until_ctrl_c() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(demo.0.wait().unwrap().code(), Some(0), "Ctrl-C is its wanted end");
 }
+
+#[test]
+fn what_is_interrupted_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(&["demo", "--buyers", "20000", "--stock", "5000"]);
+    command.env("TMPDIR", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut demo = Open(command.spawn().unwrap());
+    let is_empty = || folder.path().read_dir().unwrap().next().is_none();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while is_empty() {
+        assert!(std::time::Instant::now() < until, "it made no database");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // By then it listens: it does so before it makes anything.
+    rustix::process::kill_process(rustix::process::Pid::from_child(&demo.0), rustix::process::Signal::INT)
+        .unwrap();
+    assert_eq!(demo.0.wait().unwrap().code(), Some(130));
+    assert!(is_empty(), "{:?}", folder.path().read_dir().unwrap().collect::<Vec<_>>());
+}

@@ -18,6 +18,9 @@ use crate::common::{Common, bytes_of};
 /// An operation's record belongs to a name (`payment`) and a key (`user:42:order:7`). It is running, or completed with a
 /// result, or open: it ended without an effect. Where its process died, it is lapsed (the next caller runs it again), or
 /// unknown (nobody does, until somebody found out and said so with `once resolve`).
+///
+/// Records of HTTP requests have a digest for a key (of caller, method, target and Idempotency-Key): a service that logs
+/// `Claim::key` beside the order can be asked for it, and `IdempotencyLayer::record_key` computes it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OnceArgs {
     #[command(subcommand)]

@@ -20,7 +20,8 @@ use crate::exit::{BUSY, Failure, NOTHING};
 /// prints it) is resolved, and only where its lease has ended and nothing has begun since; should it come back, it is told
 /// that it was taken over.
 ///
-/// Exit codes: 0 resolved; 1 there is no record, or it had ended already; 75 it is running, or another attempt has begun.
+/// Exit codes: 0 resolved; 1 there is no record, or it had ended already; 75 it is running, or its latest attempt has another
+/// fence.
 #[derive(Debug, clap::Args)]
 pub(super) struct ResolveArgs {
     #[command(flatten)]
@@ -48,8 +49,10 @@ struct Became {
 
     /// It had its effect, with this result: JSON, or a file with it, or `-` for standard input.
     ///
-    /// Later callers are answered these bytes, so they are to be what the program itself would have stored. Other users of
-    /// this machine can read command lines.
+    /// Later callers are answered these bytes, so they are to be what the program itself would have stored: JSON for
+    /// `Once::run`; for an answer over HTTP, a line such as {"status":201,"headers":[["content-type","application/json"]]} and
+    /// then the body, as `once show --result` prints one. Who does not have it says --not-kept: it cannot be corrected later.
+    /// Other users of this machine can read command lines.
     #[arg(long, value_name = "FILE|-|JSON", allow_hyphen_values = true)]
     completed: Option<OsString>,
 
@@ -113,7 +116,7 @@ fn text(key: &[u8], reply: &ResolveReply) -> String {
             format!("{key} is running: {holder} has {} left of its lease", rounded(*remaining))
         }
         ResolveReply::Changed(fence) => {
-            format!("{key} was begun by another attempt since, with fence {fence}")
+            format!("the latest attempt of {key} has fence {fence}, not the one given: look with `once show`")
         }
     }
 }
@@ -156,7 +159,9 @@ fn read(result: &OsString) -> anyhow::Result<Vec<u8>> {
         return Ok(bytes.to_vec());
     }
     let name = Escaped(bytes).to_string();
-    let unreadable = |error| Failure::usage(format!("--completed {name}: no JSON, and no file: {error}"));
+    let unreadable = |error| {
+        Failure::usage(format!("--completed {name}: neither JSON nor a file that can be read: {error}"))
+    };
     bounded(std::fs::File::open(result).map_err(unreadable)?, &name)
 }
 

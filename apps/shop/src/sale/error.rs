@@ -17,7 +17,7 @@ pub enum SaleError {
     #[error(transparent)]
     Database(#[from] DatabaseError),
     /// The store has lost this sale: nobody knows what is left. Neither "sold out" nor "sold".
-    #[error("stock unknown: the store has no stock of {0}; reconcile it")]
+    #[error("stock unknown: the store has no stock of {0}; it is being rebuilt from the database")]
     StockUnknown(Sku),
     /// A sale of this name was opened before, on other terms.
     #[error("{0} was opened on other terms, and terms never change")]

@@ -80,7 +80,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "HOURS", default_value_t = 7 * 24, value_parser = clap::value_parser!(u32).range(1..=366 * 24))]
     pub open_for: u32,
 
-    /// Sell by looking first and acting later. It sells too much; see for yourself.
+    /// Sell by looking first and acting later. It sells too much, as `lockkeeper demo` shows.
     #[arg(long)]
     pub naive: bool,
 
@@ -113,7 +113,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=30 * 24 * 3600))]
     pub pay_within: u64,
 
-    /// How long the payment provider, which takes no real money, takes; after 2000 the shop stops waiting for it.
+    /// How long the payment provider, which takes no real money, takes: at most 1500, for the shop waits 2000.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_PAYMENT_DELAY_MS))]
     pub payment_delay: u64,
 }

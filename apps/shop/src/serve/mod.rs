@@ -9,6 +9,7 @@ mod running;
 pub use args::{ServeArgs, ShopArgs, ShopCommand};
 pub use running::{Running, STOP_WITHIN, start};
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,7 +23,12 @@ const LOG: &str = "LOCKKEEPER_LOG";
 pub fn main() -> ExitCode {
     let ShopArgs { command: ShopCommand::Serve(args) } = ShopArgs::parse();
     let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_coloured)
+        .init();
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use lockkeeper::Keeper;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -48,7 +48,7 @@ pub struct Running {
 /// As [`Sales::open`].
 pub async fn start(args: ServeArgs) -> Result<Running> {
     args.check()?;
-    let database = Database::open(&args.database).await.context("the database")?;
+    let database = Database::open(&args.database).await.map_err(|error| anyhow!("{error}"))?;
     let keeper = Keeper::connect(&args.url).await.context("the store")?;
     let mode = if args.naive { Mode::Naive } else { Mode::Protected };
     let sales = Sales::new(keeper.clone(), database.clone(), mode);

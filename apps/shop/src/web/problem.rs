@@ -77,7 +77,10 @@ impl Problem {
         if let Some(times) = loud(&AWAY) {
             tracing::warn!(%error, times, "shop_store_away");
         }
-        Self::new(Reason::StoreAway, "The store or the database did not answer. Nothing is lost; ask again.")
+        Self::new(
+            Reason::StoreAway,
+            "The store or the database cannot say right now. Ask again: what was begun is not done twice.",
+        )
     }
 
     fn seconds(&self) -> Option<u64> {

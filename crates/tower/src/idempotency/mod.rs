@@ -58,8 +58,8 @@
 //! served with one store, give each a name of its own in [`Keeper::once`](lockkeeper::Keeper::once), or make the host part
 //! of the scope.
 //!
-//! The body says whether it is the same request: JSON by what it says (the order of members and the form of numbers do not
-//! count, the order of elements does), everything else byte by byte; with it the media type, without its parameters. JSON
+//! The body says whether it is the same request: JSON by what it says (the order of members does not count, that
+//! of elements does, and numbers are equal when their exact values are), everything else byte by byte; with it the media type, without its parameters. JSON
 //! that is not valid, or has a member twice, is refused. [`compare_bytes`](IdempotencyBuilder::compare_bytes) and
 //! [`compare_by`](IdempotencyBuilder::compare_by) change that: say, for forms with a random boundary.
 //!

@@ -51,7 +51,14 @@ pub(super) async fn play_and_keep(stage: &Stage, mode: Mode, show: bool) -> anyh
     let sales = host.running().shop().sales().clone();
     let stock = written(&sales, &sku).await?;
     let duplicate_orders = sales.duplicates(&sku).await?;
-    let books = Books { stock, duplicate_orders, workers: host.workers_saw() };
+    let is_protected = mode == Mode::Protected;
+    let books = Books {
+        stock,
+        duplicate_orders,
+        workers: host.workers_saw(),
+        crashed: is_protected.then_some(if stage.processes > 0 { "process" } else { "worker" }),
+        limit: if is_protected { Some(stage.serve_args(mode)?.sale_limit.to_string()) } else { None },
+    };
     Ok((Act::new(stage.stock, &books, &report), host))
 }
 

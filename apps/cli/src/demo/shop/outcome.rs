@@ -10,7 +10,11 @@ use serde::Serialize;
 /// Answers that are no refusals.
 const GRANTED: [&str; 2] = ["accepted", "already-bought"];
 /// What became of a click that nobody answered.
-const UNHEARD: [&str; 2] = ["no-answer", "left-before-the-answer"];
+const UNHEARD: [&str; 2] = [NO_ANSWER, LEFT];
+/// Its server was killed, or did not answer in time.
+pub(super) const NO_ANSWER: &str = "no-answer";
+/// The buyer closed the connection.
+pub(super) const LEFT: &str = "left-before-the-answer";
 
 /// The whole demonstration.
 #[derive(Debug, Serialize)]
@@ -35,6 +39,12 @@ pub(super) struct Act {
     pub(super) remaining: i64,
     /// Orders of buyers who have one already.
     pub(super) duplicate_orders: u64,
+    /// What crashed midway, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) crashed: Option<&'static str>,
+    /// On the sale, over all buyers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit: Option<String>,
     pub(super) buyers: u32,
     pub(super) requests: u64,
     pub(super) answers_per_second: f64,
@@ -67,6 +77,8 @@ pub(super) struct Books {
     pub(super) stock: Stock,
     pub(super) duplicate_orders: u64,
     pub(super) workers: Option<WorkersSaw>,
+    pub(super) crashed: Option<&'static str>,
+    pub(super) limit: Option<String>,
 }
 
 /// What workers saw.
@@ -90,7 +102,7 @@ impl Add for WorkersSaw {
 
 impl Act {
     pub(super) fn new(initial: u32, books: &Books, report: &Report) -> Self {
-        let Books { stock, duplicate_orders, workers } = *books;
+        let Books { stock, duplicate_orders, workers, .. } = *books;
         let (initial, sold) = (u64::from(initial), stock.written);
         let of = |wanted: &dyn Fn(&str) -> bool| {
             let wanted = report.answers.iter().filter(|(name, _)| wanted(name));
@@ -103,6 +115,8 @@ impl Act {
             tickets: stock.sold,
             remaining: stock.remaining,
             duplicate_orders,
+            crashed: books.crashed,
+            limit: books.limit.clone(),
             buyers: report.buyers,
             requests: report.requests,
             answers_per_second: report.answers_per_second,

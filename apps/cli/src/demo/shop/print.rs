@@ -1,6 +1,6 @@
 //! The outcome for people and for programs.
 
-use super::outcome::{Act, Orders, Outcome, WorkersSaw};
+use super::outcome::{Act, LEFT, NO_ANSWER, Orders, Outcome, WorkersSaw};
 use crate::common;
 use crate::table::table;
 
@@ -62,7 +62,9 @@ fn sales(outcome: &Outcome) -> String {
             act.refused.get(reason).copied().unwrap_or_default().to_string()
         })
     }));
-    rows.push(number("no answer heard", &|act| act.unheard.values().sum::<u64>().to_string()));
+    for (name, unheard) in [("left before the answer", LEFT), ("no answer: server dead", NO_ANSWER)] {
+        rows.push(number(name, &|act| act.unheard.get(unheard).copied().unwrap_or_default().to_string()));
+    }
     rows.push(number("answers per second", &|act| format!("{:.0}", act.answers_per_second)));
     for (name, of) in [
         ("half answered within", (|act| act.latency.p50_ms) as fn(&Act) -> f64),
@@ -80,13 +82,14 @@ fn protections(act: &Act) -> String {
     let refused = |reason| act.refused.get(reason).copied().unwrap_or_default();
     format!(
         "Where each protection acted:\n\
-         \x20 limits        {} clicks beyond the sale's rate, {} beyond a buyer's own:\n\
-         \x20               told when to come back\n\
+         \x20 limits        {} clicks beyond {},\n\
+         \x20               {} beyond a buyer's own: told when to come back\n\
          \x20 one step      {} clicks of buyers who had one: the same ticket again;\n\
          \x20               {} found nothing left\n\
          \x20 outbox        {}:\n\
          \x20               {} tickets, {} orders, {} left to sell{}",
         refused("sale-busy"),
+        act.limit.as_deref().unwrap_or("no limit"),
         refused("buyer-busy"),
         act.repeated,
         refused("sold-out"),

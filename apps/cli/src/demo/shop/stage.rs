@@ -45,6 +45,10 @@ impl Stage {
         }
         let url = super::super::store_url(args.env_url, common)?;
         let is_embedded = url.starts_with("memory:");
+        if !is_embedded && args.database.as_deref().is_some_and(|url| url.contains(":memory:")) {
+            let why = "a database in memory is one process's own: give a file (sqlite://FILE?mode=rwc) or postgres://…";
+            return Err(Failure::usage(format!("--database: {why}")).into());
+        }
         let store = if is_embedded { url.clone() } else { address(common).await? };
         let (database, folder) = match &args.database {
             Some(database) => (database.clone(), None),
