@@ -11,14 +11,16 @@ use tempfile::TempDir;
 /// Far beyond what anything takes.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-/// The example `supervise`. Built here, because `cargo test --test` does not build examples.
+/// The example `supervise`. Built here, because `cargo test --test` does not build examples; with the features of the whole
+/// workspace, as everything beside it was built, or all that it needs would be built once more.
 pub(crate) fn wrapper() -> &'static Path {
     static WRAPPER: OnceLock<PathBuf> = OnceLock::new();
     WRAPPER.get_or_init(|| {
         let test = std::env::current_exe().unwrap();
         let profile = test.ancestors().nth(2).unwrap();
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--offline", "--example", "supervise", "--manifest-path"]);
+        build.args(["build", "--quiet", "--offline", "--workspace", "--all-features"]);
+        build.args(["--example", "supervise", "--manifest-path"]);
         build.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
         build.arg("--target-dir").arg(profile.parent().unwrap());
         if profile.ends_with("release") {

@@ -11,9 +11,12 @@ if book.err then
   if not string.find(book.err, 'WRONGTYPE', 1, true) then return book end
   return {now, 'wrongtype', 0, 0}
 end
-if not book[1] then return {now, 'unknown'} end
-if redis.call('HGET', KEYS[2], ARGV[1]) ~= '+' .. ARGV[2] then return {now, 'nothing'} end
+if redis.call('HGET', KEYS[2], ARGV[1]) ~= '+' .. ARGV[2] then
+  return {now, book[1] and 'nothing' or 'unknown'}
+end
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[4] == '' and '-' .. ARGV[2] or '+' .. ARGV[4])
+-- The numbers were lost: what is no order is left when they are rebuilt.
+if not book[1] then return {now, 'unknown'} end
 if ARGV[3] == '1' then
   redis.call('HINCRBY', KEYS[1], 'withheld', 1)
 else

@@ -11,8 +11,9 @@ if book.err then
   if not string.find(book.err, 'WRONGTYPE', 1, true) then return book end
   return {now, 'wrongtype', 0, 0}
 end
-if not book[1] then return {now, 'unknown'} end
+-- Also where the numbers were lost since: the units were here, and are counted as what the others do not have.
 if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return {now, 'received'} end
+if not book[1] then return {now, 'unknown'} end
 local epoch = tonumber(book[1])
 if tonumber(ARGV[3]) < epoch then return {now, 'stale'} end
 if tonumber(ARGV[3]) > epoch then return {now, 'early'} end

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use lockkeeper::{Acquired, LockGuard};
-use lockkeeper_core::{Answer, Error, ErrorKind};
+use lockkeeper_core::{Answer, Error, ErrorKind, Timestamp};
 use lockkeeper_redis::port::Port;
 
 use super::answer::Reconciled;
@@ -16,6 +16,7 @@ use super::known::Sale;
 use super::names::{Buyer, Sku, Ticket};
 use super::sales::{Mode, NOW, STORE_WITHIN, Sales};
 use super::shard::{Looked, Open, Opened, Remember, Shard, Waiting};
+use super::spread::Looks;
 use super::terms::part;
 
 /// The lease of who opens or reconciles a sale; renewed as long as that takes.
@@ -119,10 +120,17 @@ impl Sales {
             return Ok(0);
         }
         // What was sold and is not written yet would be counted as left. Nothing more is sold there meanwhile.
-        let missing = sale.terms.all_shards().filter(|shard| looks[usize::from(*shard)].is_none());
-        let waiting = try_join_all(missing.map(|shard| self.apply(sale, shard, Waiting))).await?;
-        match waiting.iter().map(|answer| answer.reply).sum() {
-            0 => self.rebuild(sale, guard).await,
+        self.check_outboxes(sale, &missing(sale, &looks)).await?;
+        // What was received before its shard was lost is settled, or it would be counted with its lender.
+        self.finish_all(sale, &looks).await?;
+        self.rebuild(sale, guard).await
+    }
+
+    /// Nothing waits in the outboxes of these shards.
+    async fn check_outboxes(&self, sale: &Sale, shards: &[u8]) -> Result<(), SaleError> {
+        let waiting = shards.iter().map(|shard| self.apply(sale, *shard, Waiting));
+        match try_join_all(waiting).await?.iter().map(|answer| answer.reply).sum() {
+            0 => Ok(()),
             waiting => Err(SaleError::TicketsUnderWay(sale.terms.sku.clone(), waiting)),
         }
     }
@@ -138,11 +146,12 @@ impl Sales {
         // From here on, no transfer from before is received, so that what is lent stays with its lender.
         let present = self.look_all(sale).await?;
         for shard in sale.terms.all_shards().filter(|shard| present[usize::from(*shard)].is_some()) {
-            self.fenced(sale, shard, open(sale, fence, 0, 0), guard).await?;
+            self.fenced(sale, shard, raise(sale, fence), guard).await?;
         }
         let looks = self.settled_looks(sale).await?;
-        let missing: Vec<u8> =
-            sale.terms.all_shards().filter(|shard| looks[usize::from(*shard)].is_none()).collect();
+        let missing = missing(sale, &looks);
+        // Another one may have been lost since.
+        self.check_outboxes(sale, &missing).await?;
         let sold = self.remember_all(sale, &missing, guard).await?;
         let accounted = Sum::of(&looks).units() + sold.values().sum::<u64>();
         let left = u64::from(sale.terms.initial).saturating_sub(accounted);
@@ -209,6 +218,16 @@ impl Sales {
         }
         Ok(self.shared.store.apply(sale.at(shard), decision, within).await?)
     }
+}
+
+/// The shards that a look did not find.
+fn missing(sale: &Sale, looks: &Looks) -> Vec<u8> {
+    sale.terms.all_shards().filter(|shard| looks[usize::from(*shard)].is_none()).collect()
+}
+
+/// Raises the epoch of a shard that is there, and makes none: it would be over at once.
+fn raise(sale: &Sale, epoch: u64) -> Open {
+    Open { until: Timestamp::from_micros(0), ..open(sale, epoch, 0, 0) }
 }
 
 fn open(sale: &Sale, epoch: u64, left: u64, sold: u64) -> Open {

@@ -11,7 +11,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::chores::stopped;
 
@@ -19,6 +19,8 @@ use super::chores::stopped;
 pub(super) const MAX_CONNECTIONS: usize = 4096;
 /// How long a connection may take to send the head of its next request. An idle one is closed after this.
 pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// How long a connection lives, and how long its last answer may take to be read: who never reads keeps no place for ever.
+const MAX_LIFE: Duration = Duration::from_secs(600);
 /// The most that is kept of a request before it is read, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
 /// Where the system has no connection to give: too many files are open, for example.
@@ -76,9 +78,11 @@ async fn serve(stream: TcpStream, router: Router, head_within: Duration, stop: w
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
     tokio::select! {
         _ended = connection.as_mut() => return,
-        () = stopped(stop) => connection.as_mut().graceful_shutdown(),
+        () = stopped(stop) => {}
+        () = sleep(MAX_LIFE) => {}
     }
-    let _ = connection.await;
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(MAX_LIFE, connection).await;
 }
 
 #[cfg(test)]
@@ -88,7 +92,6 @@ mod tests {
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::task::JoinHandle;
-    use tokio::time::timeout;
 
     use super::*;
 

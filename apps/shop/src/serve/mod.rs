@@ -40,13 +40,15 @@ pub fn main() -> ExitCode {
 
 fn run(args: ServeArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let running = start(args).await?;
         println!("listening on http://{}", running.address());
         told_to_end().await;
         running.stop().await;
         Ok(())
-    })
+    });
+    runtime.shutdown_timeout(STOP_WITHIN);
+    served
 }
 
 /// Ctrl-C, or SIGTERM where there is one.

@@ -119,7 +119,8 @@ impl Running {
         if closed.still_held > 0 || closed.undone > 0 {
             tracing::warn!(?closed, "shop_keeper_closed");
         }
-        self.database.close().await;
+        // A statement that hangs is not waited for.
+        let _ = timeout(STOP_WITHIN, self.database.close()).await;
     }
 }
 

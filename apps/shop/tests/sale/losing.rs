@@ -183,6 +183,26 @@ async fn what_a_lost_shard_had_lent_is_not_there_twice() {
     }
 }
 
+/// The units had arrived, and their transfer was not settled when the receiver's numbers went.
+#[tokio::test]
+async fn what_a_lost_shard_had_received_is_not_lost_with_it() {
+    use lockkeeper_core::Timestamp;
+    use lockkeeper_shop::sale::shard::{Lend, Lending, Receive};
+    for shop in shops(Mode::Protected).await {
+        let Some(server) = &shop.server else { continue };
+        shop.opened(8, 2).await;
+        let lend = Lend { transfer: "arrived".parse().unwrap(), to: 1, not_after: Timestamp::MAX };
+        let lent = shop.store.apply(&shop.at(0), lend, STORE_WITHIN).await.unwrap().reply;
+        let Lending::Lent(loan) = lent else { panic!("{lent:?}") };
+        let receive = Receive { transfer: "arrived".parse().unwrap(), units: loan.units, epoch: loan.epoch };
+        shop.store.apply(&shop.at(1), receive, STORE_WITHIN).await.unwrap();
+        server.command(&["DEL", &shop.at(1).at(0).to_string()]).unwrap();
+        let reconciled = shop.sales.reconcile(&sku()).await.unwrap();
+        assert!(reconciled.is_clean(), "{reconciled:?}");
+        assert_eq!((reconciled.stock.remaining, reconciled.stock.in_transit), (8, 0));
+    }
+}
+
 #[tokio::test]
 async fn buyers_whom_the_store_alone_forgot_are_remembered_again() {
     for shop in shops(Mode::Protected).await {

@@ -34,6 +34,8 @@ pub(super) async fn once(asked: Asked<'_>, lane: Lane) -> Result<Begun, Error> {
     let (inner, within) = (&once.inner, once.inner.response_timeout);
     // Whoever closes the keeper waits until it is known, and given back.
     let busy = inner.background.busy();
+    // Asked after that, so that whoever closes sees this, or this sees that it is closed.
+    once.check_open(keys)?;
     let token = fresh_token(inner, None)?;
     let kind = Kind::Once(line.clone(), HowAbandoned::Undone);
     let mut claim = Claim::new(inner, keys, token.clone(), kind, terms.lease, within);

@@ -271,8 +271,11 @@ impl Drop for HeldAttempt {
     fn drop(&mut self) {
         self.end();
         if self.settle() {
-            self.class.abandoned(self.of(), HowAbandoned::Crashed, self.ran_for());
-            self.give_back(HowAbandoned::Crashed);
+            // Work that was never polled had no effect.
+            let has_begun = self.starting.get_mut().is_none();
+            let how = if has_begun { HowAbandoned::Crashed } else { HowAbandoned::Undone };
+            self.class.abandoned(self.of(), how, self.ran_for());
+            self.give_back(how);
         }
     }
 }

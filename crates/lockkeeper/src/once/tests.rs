@@ -47,13 +47,29 @@ async fn work_that_was_never_polled_had_no_effect() {
     assert_eq!(phase(&once).await, Some(Phase::Open));
 }
 
+/// Its future was dropped between the answer and the first poll of its work.
+#[tokio::test]
+async fn an_attempt_that_is_dropped_before_its_work_began_had_no_effect() {
+    let (keeper, _clock) = stepped().await;
+    let once = keeper.once("unstarted").unwrap().on_crash(HOLD);
+    drop(claim(&once).await);
+    let given_back = async {
+        while phase(&once).await != Some(Phase::Open) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, given_back).await.expect("it is given back");
+}
+
 /// Ends that are being recorded by their callers take no room from what has to be given back.
 #[tokio::test]
 async fn those_who_are_at_something_take_no_place_of_a_chore() {
     let (keeper, _clock) = stepped().await;
     let once = keeper.once("busy").unwrap();
     let busy: Vec<_> = (0..MAX_CHORES).map(|_| keeper.inner.background.busy()).collect();
-    drop(claim(&once).await);
+    let attempt = claim(&once).await;
+    attempt.held().started();
+    drop(attempt);
     let given_back = async {
         while phase(&once).await != Some(Phase::Lapsed) {
             tokio::task::yield_now().await;

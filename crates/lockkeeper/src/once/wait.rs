@@ -180,7 +180,8 @@ impl<'a> Waiting<'a> {
         self.pause = (self.pause * 2).min(BACKSTOP);
         let pause = longest.mul_f64(rand::random_range(0.5..1.0));
         match seen {
-            Ok(Begun::Running { retry_after, .. }) => {
+            // Those behind are told by whoever has the turn.
+            Ok(Begun::Running { retry_after, .. }) if self.turn.is_some() => {
                 pause.min(*retry_after + Duration::from_micros(rand::random_range(AFTER_END_US)))
             }
             _ => pause,

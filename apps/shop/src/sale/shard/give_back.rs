@@ -27,7 +27,8 @@ pub enum GaveBack {
     Returned,
     /// Before, or it was never sold here.
     Nothing,
-    /// The store has no such shard. When it is rebuilt, what is no order is left.
+    /// The store has lost the shard's numbers; the mark is changed where it is there. When they are rebuilt, what is no
+    /// order is left.
     Unknown,
 }
 
@@ -39,14 +40,16 @@ impl Decision for GiveBack {
 
     fn decide(&self, cells: &mut [Shard], _now: Timestamp) -> Result<GaveBack, WrongType> {
         let shard = only(cells)?;
-        let Some(book) = &mut shard.book else { return Ok(GaveBack::Unknown) };
+        let is_known = shard.book.is_some();
         match shard.buyers.get_mut(&self.buyer) {
             Some(mark) if *mark == Mark::Served(self.ticket.clone()) => {
                 let refused = || Mark::Refused(self.ticket.clone());
                 *mark = self.order.clone().map_or_else(refused, Mark::Served);
             }
-            _ => return Ok(GaveBack::Nothing),
+            _ if is_known => return Ok(GaveBack::Nothing),
+            _ => return Ok(GaveBack::Unknown),
         }
+        let Some(book) = &mut shard.book else { return Ok(GaveBack::Unknown) };
         if self.withhold {
             book.withheld += 1;
         } else {

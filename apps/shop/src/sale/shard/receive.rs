@@ -37,10 +37,11 @@ impl Decision for Receive {
 
     fn decide(&self, cells: &mut [Shard], _now: Timestamp) -> Result<Received, WrongType> {
         let shard = only(cells)?;
-        let Some(book) = &mut shard.book else { return Ok(Received::Unknown) };
+        // Also where the numbers were lost since: the units were here, and are counted as what the others do not have.
         if shard.moved.contains(&self.transfer) {
             return Ok(Received::Received);
         }
+        let Some(book) = &mut shard.book else { return Ok(Received::Unknown) };
         if self.epoch < book.epoch {
             return Ok(Received::Stale);
         }

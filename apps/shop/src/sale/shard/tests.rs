@@ -279,3 +279,27 @@ fn messages_are_handed_out_once_until_they_are_old_and_stay_until_they_are_done(
     assert_eq!((now(&mut shard, done.clone()), now(&mut shard, done)), (2, 0));
     assert_eq!(seen(&mut shard), (6, 3, 1));
 }
+
+/// The numbers are gone, the marks are not: what is no order is left when they are rebuilt, and is not given back again.
+#[test]
+fn a_refusal_is_remembered_where_the_numbers_are_lost() {
+    let mut shard = shard(2);
+    assert_eq!(now(&mut shard, sell("a", "1")), Sold::Sold);
+    shard.book = None;
+    assert_eq!(now(&mut shard, give_back("a", "1")), GaveBack::Unknown);
+    assert_eq!(shard.buyers[&buyer("a")], Mark::Refused(ticket("1")));
+    assert_eq!(now(&mut shard, open(2, 2)), Opened::Created);
+    assert_eq!(now(&mut shard, give_back("a", "1")), GaveBack::Nothing);
+    assert_eq!(shard.book.as_ref().unwrap().left, 2);
+}
+
+/// What only raises an epoch makes no shard.
+#[test]
+fn an_open_that_is_over_raises_an_epoch_and_creates_nothing() {
+    let over = |epoch| Open { until: us(0), ..open(0, epoch) };
+    let mut none = Shard::default();
+    assert_eq!((now(&mut none, over(2)), none.book.is_none()), (Opened::Over, true));
+    let mut shard = shard(3);
+    assert_eq!(now(&mut shard, over(2)), Opened::Kept);
+    assert_eq!(shard.book.as_ref().map(|book| (book.epoch, book.left)), Some((2, 3)));
+}
