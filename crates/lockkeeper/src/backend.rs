@@ -152,11 +152,11 @@ impl Backend {
         }
     }
 
-    /// The store's time now, as far as is known. `None`: not known.
-    pub(crate) fn server_now(&self) -> Option<Timestamp> {
+    /// The time now of the server that keeps `at`, as far as is known. `None`: not known.
+    pub(crate) fn server_now_at(&self, at: &Keys) -> Option<Timestamp> {
         match self {
             Self::Memory(store) => Some(store.now()),
-            Self::Redis(lanes) => Some(lanes.on(Lane::Command).server_now()),
+            Self::Redis(lanes) => Some(lanes.on(Lane::Command).server_now_at(at)),
             Self::Other(_) => None,
         }
     }

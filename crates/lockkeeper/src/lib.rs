@@ -15,7 +15,7 @@
 //! let lock = keeper.lock("order:20241")?.lease(Duration::from_secs(30)).wait(Duration::from_secs(5));
 //! match lock.acquire().await? {
 //!     Acquired::Held(guard) => {
-//!         update_stock(guard.fence()).await?; // the resource refuses an older fence
+//!         update_stock(guard.fence()?).await?; // the resource refuses an older fence
 //!         guard.release().await?;
 //!     }
 //!     Acquired::Busy(busy) => println!("held by {}", busy.holder),

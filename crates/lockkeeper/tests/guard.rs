@@ -18,14 +18,14 @@ async fn the_sketch_in_the_readme_works() {
     let (keeper, _clock) = stepped().await;
     let lock = keeper.lock("order:20241").unwrap().lease(secs(30)).wait(secs(5));
     let Acquired::Held(guard) = lock.acquire().await.unwrap() else { panic!("busy") };
-    assert!(guard.is_valid() && guard.fence().get() > 0);
+    assert!(guard.is_valid() && guard.fence().unwrap().get() > 0);
     let Acquired::Busy(busy) = keeper.lock("order:20241").unwrap().try_acquire().await.unwrap() else {
         panic!("two holders")
     };
     assert_eq!(busy.holder, guard.token().holder());
     assert_eq!(busy.remaining, Some(secs(30)));
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let fence = lock.run(async |held| held.fence()).await.unwrap();
+    let fence = lock.run(async |held| held.fence().unwrap()).await.unwrap();
     assert_eq!(keeper.inspect("order:20241").await.unwrap().fence, Some(fence));
     let both =
         keeper.lock_all(["order:20241", "stock:sku-9"]).unwrap().acquire().await.unwrap().or_busy().unwrap();
@@ -72,7 +72,7 @@ async fn l107_l76_l109_a_late_holder_is_told_what_happened_and_touches_nothing()
     let late = take(&keeper, "a", secs(1)).await;
     clock.advance(secs(2));
     let next = take(&keeper, "a", secs(30)).await;
-    assert!(next.fence() > late.fence());
+    assert!(next.fence().unwrap() > late.fence().unwrap());
     assert_eq!(late.extend(secs(1)).await.unwrap(), Extended::HeldByAnother(next.token().holder()));
     assert_eq!(late.release().await.unwrap(), Released::HeldByAnother(next.token().holder()));
     assert!(next.is_valid() && is_busy(&keeper, "a").await);
@@ -130,7 +130,7 @@ async fn l8_a_renewal_that_comes_too_late_is_a_loss_and_creates_nothing() {
     let guard = keeper.lock("a").unwrap().lease(secs(30)).try_acquire().await.unwrap().or_busy().unwrap();
     let shown = keeper.inspect("a").await.unwrap().holder.unwrap();
     assert!(
-        matches!(keeper.force_release("a", &shown).await.unwrap(), ForceReleased::Released(fence) if fence > guard.fence())
+        matches!(keeper.force_release("a", &shown).await.unwrap(), ForceReleased::Released(fence) if fence > guard.fence().unwrap())
     );
     assert!(guard.is_valid(), "nobody told it yet");
     clock.advance(secs(10));
@@ -260,7 +260,7 @@ async fn l110_a_given_token_is_used() {
         keeper.lock("a").unwrap().token(token.clone()).try_acquire().await.unwrap().or_busy().unwrap();
     assert_eq!(guard.token(), &token);
     let again = keeper.lock("a").unwrap().token(token).try_acquire().await.unwrap().or_busy().unwrap();
-    assert_eq!(again.fence(), guard.fence(), "the same acquisition, asked for again");
+    assert_eq!(again.fence().unwrap(), guard.fence().unwrap(), "the same acquisition, asked for again");
 }
 
 #[tokio::test]
@@ -355,7 +355,7 @@ async fn listing_is_paged_and_shows_no_secret() {
         }
     }
     assert_eq!((seen.len(), pages), (250, 3));
-    assert_eq!(seen[7].fence, Some(guards[7].fence()));
+    assert_eq!(seen[7].fence, Some(guards[7].fence().unwrap()));
     let secret = String::from_utf8_lossy(&guards[7].token().as_bytes()[..22]).into_owned();
     assert!(!format!("{seen:?} {:?}", guards[7]).contains(&secret));
 }

@@ -36,12 +36,12 @@ async fn established(lock: &Lock, keeper: &Keeper) -> LockGuard {
 
 /// Passes from `holder` to one who waits for `next`.
 async fn pass(holder: LockGuard, next: Lock, keeper: &Keeper) -> LockGuard {
-    let fence = holder.fence();
+    let fence = holder.fence().unwrap();
     let next = waits(next);
     in_line(keeper, 1).await;
     assert_eq!(holder.release().await.unwrap(), Released::Released);
     let next = got(next).await;
-    assert!(next.fence() > fence && next.is_valid());
+    assert!(next.fence().unwrap() > fence && next.is_valid());
     next
 }
 
@@ -64,7 +64,7 @@ impl Section {
     async fn visit(&self, lock: &Lock) {
         let guard = lock.acquire().await.unwrap().or_busy().unwrap();
         assert!(!self.is_used.swap(true, Ordering::SeqCst), "two are inside");
-        self.fences.lock().unwrap().push(guard.fence());
+        self.fences.lock().unwrap().push(guard.fence().unwrap());
         tokio::task::yield_now().await;
         assert!(guard.is_valid(), "{:?}", guard.loss());
         self.is_used.store(false, Ordering::SeqCst);
@@ -307,13 +307,13 @@ async fn a_loss_reaches_the_holder_of_now_and_the_line_races_on() {
     let lock = plain(&keeper).lease(ms(600));
     let holder = established(&lock, &keeper).await;
     let holder = pass(holder, lock.clone(), &keeper).await;
-    let (fence, next) = (holder.fence(), waits(lock));
+    let (fence, next) = (holder.fence().unwrap(), waits(lock));
     in_line(&keeper, 1).await;
     command(&server, &["DEL", "lock:a"]);
     let reason = tokio::time::timeout(SOON, holder.lost()).await.unwrap();
     assert!(matches!(reason, LossReason::KeyGone | LossReason::HeldByAnother(_)), "{reason:?}");
     let next = got(next).await;
-    assert!(next.fence() > fence && next.is_valid());
+    assert!(next.fence().unwrap() > fence && next.is_valid());
     drop(holder);
     // Whatever the lost one gave back was not the next one's.
     quiet(&keeper).await;

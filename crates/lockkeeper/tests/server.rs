@@ -198,7 +198,7 @@ async fn the_fence_outlives_the_lease_by_two_days() {
     let guard = take(&keeper, "a", secs(10)).await;
     let key = lockkeeper::core::Key::new(&lockkeeper::core::Prefix::new("lock:").unwrap(), "a").unwrap();
     let fence = String::from_utf8(fence_key(&key)).unwrap();
-    assert_eq!(command(&server, &["GET", &fence]).as_str().unwrap(), guard.fence().to_string());
+    assert_eq!(command(&server, &["GET", &fence]).as_str().unwrap(), guard.fence().unwrap().to_string());
     let left = command(&server, &["PTTL", &fence]).as_int().unwrap();
     assert!((172_800_000..=172_810_000).contains(&left), "{left}");
 }

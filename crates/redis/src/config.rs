@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::Error;
+use lockkeeper_core::{Error, ErrorKind};
 
-use crate::url::Target;
+use crate::url::{Places, Target};
 
 /// The longest time for one attempt to connect: TCP, TLS, authentication and probe together.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -54,8 +54,12 @@ impl RedisConfig {
     /// # Errors
     /// Names the part at fault. Never prints the password.
     pub fn from_url(url: &str) -> Result<Self, Error> {
+        let target = Target::parse(url)?;
+        if !matches!(target.places, Places::One(_)) {
+            return Err(Error::new(ErrorKind::Unsupported, "url", "this form is not built yet"));
+        }
         Ok(Self {
-            target: Target::parse(url)?,
+            target,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             credentials: None,

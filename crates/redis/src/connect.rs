@@ -18,7 +18,7 @@ use crate::clock::ServerClock;
 use crate::config::{Credentials, KEEP_ALIVE, MAX_DEAF_ATTEMPTS, RedisConfig};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::{ServerInfo, probe};
-use crate::url::Address;
+use crate::url::{Address, Target};
 use crate::wake::Watched;
 
 /// What the kernel's option holds: milliseconds in an `int`.
@@ -29,6 +29,8 @@ const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(crate) config: RedisConfig,
+    /// The server.
+    pub(crate) address: Address,
     pub(crate) clock: ServerClock,
     pub(crate) watched: Arc<Watched>,
     /// When a connection of any lane was made last.
@@ -63,10 +65,18 @@ impl Connector {
         self.connected.lock().is_some_and(|at| at > moment)
     }
 
+    /// The server, for people.
+    pub(crate) fn name(&self) -> String {
+        self.target().to_string()
+    }
+
+    fn target(&self) -> Target {
+        self.config.target.at(self.address.clone())
+    }
+
     fn late(&self, limit: Duration) -> String {
-        let tls = matches!(self.config.target.address, Address::Tcp { tls: true, .. });
-        let hint = if tls { "; does that port speak TLS?" } else { "" };
-        format!("no connection to {} within {limit:?}{hint}", self.config.address())
+        let hint = if self.address.is_tls() { "; does that port speak TLS?" } else { "" };
+        format!("no connection to {} within {limit:?}{hint}", self.name())
     }
 
     async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
@@ -167,7 +177,7 @@ impl Connector {
         credentials: Credentials,
         protocol: ProtocolVersion,
     ) -> redis::RedisResult<ConnectionInfo> {
-        let address = match self.config.target.address.clone() {
+        let address = match self.address.clone() {
             Address::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host, port),
             Address::Tcp { host, port, tls: true } => {
                 ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
@@ -193,21 +203,21 @@ impl Connector {
 
     fn failure(&self, error: &redis::RedisError) -> Failure {
         if error.kind() == redis::ErrorKind::AuthenticationFailed {
-            let detail = format!("{}: authentication failed", self.config.address());
+            let detail = format!("{}: authentication failed", self.name());
             return Failure { kind: ErrorKind::Refused(Refusal::NotAuthenticated), detail };
         }
         if error.kind() == redis::ErrorKind::RESP3NotSupported {
             return Failure { kind: ErrorKind::Unsupported, detail: error.to_string() };
         }
         if matches!(error.kind(), redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType) {
-            let detail = format!("{} does not answer as a Redis server", self.config.address());
+            let detail = format!("{} does not answer as a Redis server", self.name());
             return Failure { kind: ErrorKind::Unsupported, detail };
         }
         match classify(error) {
             CallError::Answered(words) => {
                 Failure { kind: ErrorKind::Refused(words.refusal()), detail: words.text().to_owned() }
             }
-            _ => Failure::unreachable(format!("{}: {error}", self.config.address())),
+            _ => Failure::unreachable(format!("{}: {error}", self.name())),
         }
     }
 }

@@ -3,12 +3,14 @@
 //! Each decision of `lockkeeper-core` has one Lua file here, its *port*; a differential test holds the two together.
 //! Use the `lockkeeper` crate to lock; use this one to build on the store itself.
 
+mod attempt;
 mod clock;
 mod config;
 mod connect;
 mod error;
 mod layout;
 mod link;
+mod node;
 pub mod port;
 mod ports;
 mod probe;
@@ -25,8 +27,9 @@ pub use config::{
     MAX_RESPONSE_TIMEOUT, RedisConfig,
 };
 pub use layout::{fence_key, permit_key, presence_key, side_key_of, slot_of};
+pub use node::Lane;
 pub use probe::ServerInfo;
 pub use scan::Cursor;
 pub use script::{SCRIPTS, Script};
-pub use store::{Lane, RedisStore};
+pub use store::RedisStore;
 pub use wake::Watcher;

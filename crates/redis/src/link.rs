@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lockkeeper_core::Refusal;
 use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::timeout;
@@ -116,6 +116,44 @@ impl Link {
         result
     }
 
+    /// Sends commands right after each other, with none of others in between. One result for each that was answered.
+    #[expect(dead_code, reason = "for ASKING, and for WAIT")]
+    pub(crate) async fn send_together(
+        &self,
+        up: &mut Up,
+        commands: &[Cmd],
+        within: Duration,
+    ) -> Result<Vec<Result<Value, CallError>>, CallError> {
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        commands.iter().for_each(|command| _ = pipeline.add_command(command.clone()));
+        let count = commands.len();
+        let result = match (self, &mut up.wire) {
+            (Self::Own(link), Wire::Own(connection)) => {
+                timeout(within, link.exchange_together(connection, &pipeline, count)).await
+            }
+            (_, Wire::Own(connection)) => {
+                timeout(within, connection.req_packed_commands(&pipeline, 0, count)).await
+            }
+            (_, Wire::Adopted(adopted)) => {
+                timeout(within, adopted.connection().req_packed_commands(&pipeline, 0, count)).await
+            }
+        };
+        let result = match result {
+            Ok(Ok(values)) => {
+                let answered = |value: Value| value.extract_error().map_err(|error| classify(&error));
+                Ok(values.into_iter().map(answered).collect())
+            }
+            Ok(Err(error)) => Err(classify(&error)),
+            Err(_) => Err(CallError::Silent),
+        };
+        if let Self::Own(link) = self {
+            let refused =
+                result.as_ref().ok().and_then(|all: &Vec<_>| all.iter().find_map(|one| one.as_ref().err()));
+            link.judge(&up.about, result.as_ref().err().or(refused));
+        }
+        result
+    }
+
     /// The number of connections made so far; changes when one was replaced. `None` for a lent connection.
     pub(crate) fn generations(&self) -> Option<watch::Receiver<u64>> {
         match self {
@@ -186,7 +224,7 @@ enum State {
 
 impl std::fmt::Debug for OwnLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "OwnLink({})", self.connector.config.address())
+        write!(f, "OwnLink({})", self.connector.name())
     }
 }
 
@@ -297,6 +335,16 @@ impl OwnLink {
         connection.req_packed_command(command).await
     }
 
+    async fn exchange_together(
+        &self,
+        connection: &mut MultiplexedConnection,
+        commands: &Pipeline,
+        count: usize,
+    ) -> RedisResult<Vec<Value>> {
+        let _place = self.places.acquire().await;
+        connection.req_packed_commands(commands, 0, count).await
+    }
+
     /// Notes how a command ended, and replaces a connection that is broken or silent.
     fn judge(self: &Arc<Self>, about: &About, error: Option<&CallError>) {
         match error {
@@ -334,7 +382,7 @@ impl OwnLink {
             current
         });
         if let Some(id) = id {
-            tracing::warn!(address = %self.connector.config.address(), reason, "redis connection replaced");
+            tracing::warn!(address = %self.connector.name(), reason, "redis connection replaced");
             self.spawn(id, pause);
         }
     }
@@ -372,7 +420,7 @@ impl ConnectTask {
                 Ok((connection, info)) => return self.set_up(connection, info),
                 Err(failure) => failure,
             };
-            tracing::debug!(address = %connector.config.address(), error = %failure.detail, "redis connection failed");
+            tracing::debug!(address = %connector.name(), error = %failure.detail, "redis connection failed");
             self.set_state(State::Pausing(failure));
             self.pause(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             pause = (pause * 2).min(MAX_RECONNECT_PAUSE);

@@ -39,7 +39,7 @@ impl Unprotected {
 pub async fn section(guard: &LockGuard, counter: &Unprotected) -> Section {
     let entered = SystemClock.uptime();
     counter.increment().await;
-    Section { entered, left: SystemClock.uptime(), fence: guard.fence() }
+    Section { entered, left: SystemClock.uptime(), fence: guard.fence().expect("a store that fences") }
 }
 
 /// Checks a whole history by interval overlap, by the counter, and by fence order.

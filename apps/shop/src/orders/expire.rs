@@ -35,7 +35,7 @@ impl Orders {
     pub async fn expire(&self, order_no: &OrderNo) -> Result<bool, OrderError> {
         let guard = self.lock(order_no).await?;
         let ended = match table::find(&self.database, order_no).await? {
-            Some(order) if order.status == Status::Placed => self.refuse(order_no, guard.fence()).await,
+            Some(order) if order.status == Status::Placed => self.refuse(order_no, guard.fence()?).await,
             Some(order) if order.status == Status::Refused => self.void(order_no).await.map(|()| true),
             _ => Ok(false),
         };

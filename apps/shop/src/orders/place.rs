@@ -73,7 +73,7 @@ impl Orders {
     /// As [`lockkeeper::Lock::acquire`], and a release.
     pub async fn place(&self, buyer: &Buyer, asked: &Asked) -> Result<Placed, OrderError> {
         let guard = self.lock(&asked.order_no).await?;
-        let placed = self.place_locked(buyer, asked, guard.fence()).await;
+        let placed = self.place_locked(buyer, asked, guard.fence()?).await;
         release(guard).await;
         placed
     }

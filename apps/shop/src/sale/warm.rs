@@ -138,7 +138,7 @@ impl Sales {
     /// Rebuilds the shards that are missing: who was served, from the orders; what is left, as that for which no other shard
     /// and no order accounts. Answers how many were missing.
     async fn rebuild(&self, sale: &Sale, guard: &LockGuard) -> Result<u64, SaleError> {
-        let fence = guard.fence().get();
+        let fence = guard.fence()?.get();
         if !books::raise_fence(&self.shared.database, &sale.terms.sku, fence).await? {
             return Err(lost("somebody took the lock over").into());
         }
@@ -172,7 +172,7 @@ impl Sales {
         let (many, mut created) = (missing.len() as u64, 0);
         for (at, shard) in (0u64..).zip(missing) {
             let sold = sold.get(shard).copied().unwrap_or(0);
-            let open = open(sale, guard.fence().get(), part(left, many, at), sold);
+            let open = open(sale, guard.fence()?.get(), part(left, many, at), sold);
             let opened = self.fenced(sale, *shard, open, guard).await?.reply;
             created += u64::from(opened == Opened::Created);
         }

@@ -24,6 +24,14 @@ pub const MAX_FENCE_BLOCK: u32 = 4096;
 pub struct Fence(u64);
 
 impl Fence {
+    /// What a store answers that cannot fence. A guard never shows it, and no real fence is as small.
+    pub const NONE: Self = Self(0);
+
+    /// It is [`NONE`](Self::NONE).
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
     /// From its number, for a resource that stored one.
     pub const fn new(number: u64) -> Self {
         Self(number)

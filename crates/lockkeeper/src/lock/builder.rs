@@ -196,7 +196,7 @@ impl Lock {
     /// ```
     /// # async fn example() -> Result<(), lockkeeper::Error> {
     /// # let keeper = lockkeeper::Keeper::connect("memory://").await?;
-    /// let sum = keeper.lock("job")?.run(async |held| held.fence().get() % 2 + 40).await?;
+    /// let sum = keeper.lock("job")?.run(async |held| held.fence().map(|fence| fence.get() % 2 + 40)).await??;
     /// assert!(sum >= 40);
     /// # Ok(())
     /// # }

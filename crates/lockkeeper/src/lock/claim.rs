@@ -85,8 +85,9 @@ impl Drop for Claim<'_> {
         }
         let inner = self.inner;
         // A future that was dropped: the store stamped no later than what was left of the limit from now on.
-        let not_after =
-            self.not_after.or_else(|| inner.backend.server_now().map(|now| now.after(self.within)));
+        let not_after = self
+            .not_after
+            .or_else(|| inner.backend.server_now_at(self.keys).map(|now| now.after(self.within)));
         let doubt = not_after.map_or(Doubt::For(self.within), Doubt::Until);
         let now = inner.clock.uptime();
         let give_up = now.after(self.within).after(self.within).after(self.lease.as_duration());

@@ -141,7 +141,10 @@ impl DegradableGuard {
     }
 
     /// As [`LockGuard::fence`].
-    pub fn fence(&self) -> Fence {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fence(&self) -> Result<Fence, Error> {
         self.guard.fence()
     }
 

@@ -29,8 +29,16 @@ impl LockGuard {
     }
 
     /// The fencing token: greater than that of every earlier holder.
-    pub fn fence(&self) -> Fence {
-        self.held.fence
+    ///
+    /// # Errors
+    /// *Not supported here*: the store cannot fence, so there is none to give to a resource.
+    pub fn fence(&self) -> Result<Fence, Error> {
+        let fence = self.held.fence;
+        if fence.is_none() {
+            let detail = "this store gives no fences as it is set up";
+            return Err(Error::new(ErrorKind::Unsupported, "fence", detail).with_key(&self.held.tenure.keys));
+        }
+        Ok(fence)
     }
 
     /// The lease has not ended by this process's own clock, and nothing else is known against it.
@@ -251,7 +259,7 @@ impl std::fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LockGuard")
             .field("key", &self.key())
-            .field("fence", &self.fence())
+            .field("fence", &self.held.fence)
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }

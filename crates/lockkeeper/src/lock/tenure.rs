@@ -42,8 +42,7 @@ pub(crate) struct Tenure {
     /// What people see beside host and process, if it is not the keeper's.
     label: Option<Arc<str>>,
     seat: Mutex<Seat>,
-    /// The first fence of the block, and its size.
-    first: u64,
+    /// How many fences were reserved.
     block: u32,
     /// Where the background's timeline has it.
     slot: Mutex<Option<Slot>>,
@@ -56,6 +55,8 @@ struct Seat {
     holder: Weak<Held>,
     next: u64,
     last: u64,
+    /// Somebody sat here.
+    taken: bool,
     /// Lost, released, or about to be released: nobody may sit down any more.
     over: bool,
     /// The token is known outside: whoever has it may release, so it serves one holder only.
@@ -77,7 +78,9 @@ pub(super) struct Grant {
 impl Tenure {
     pub(super) fn new(lock: &Lock, token: OwnerToken, lease: Lease, grant: Grant) -> Arc<Self> {
         let first = grant.fence.get();
-        let last = first + u64::from(grant.block.max(1)) - 1;
+        // Where there are no fences, everybody in turn gets none.
+        let reserved = if grant.fence.is_none() { 0 } else { u64::from(grant.block.max(1)) - 1 };
+        let last = first + reserved;
         lock.inner.saw_fence(Fence::new(last));
         Arc::new(Self {
             inner: lock.inner.clone(),
@@ -93,12 +96,12 @@ impl Tenure {
             has_told: AtomicBool::new(false),
             is_stretched: AtomicBool::new(false),
             label: lock.label.clone(),
-            first,
             block: grant.block,
             seat: Mutex::new(Seat {
                 holder: Weak::new(),
                 next: first,
                 last,
+                taken: false,
                 over: false,
                 shown: lock.token.is_some(),
             }),
@@ -121,11 +124,14 @@ impl Tenure {
             return None;
         }
         // One that was shown is for its first holder alone.
-        if seat.shown && seat.next != self.first {
+        if seat.shown && seat.taken {
             return None;
         }
         let held = Held::new(self.clone(), Fence::new(seat.next), lock, since);
-        seat.next += 1;
+        seat.taken = true;
+        if !held.fence.is_none() {
+            seat.next += 1;
+        }
         seat.holder = Arc::downgrade(&held);
         drop(seat);
         lock.class.held(1);

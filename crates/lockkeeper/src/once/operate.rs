@@ -47,7 +47,7 @@ impl Once {
             Backend::Redis(lanes) => {
                 let store = lanes.on(Lane::Command);
                 let record = store.once_record(keys.at(0), self.inner.response_timeout).await?;
-                (record, store.server_now())
+                (record, store.server_now_at(&keys))
             }
             Backend::Other(_) => {
                 return Err(Error::new(ErrorKind::Unsupported, "once", "this store has locks only"));

@@ -190,7 +190,9 @@ impl<'a> Waiting<'a> {
 
     fn hears(&self) -> bool {
         match &self.asked.once.inner.backend {
-            Backend::Redis(lanes) => self.watcher.is_some() && lanes.on(Lane::Waiting).hears_changes(),
+            Backend::Redis(lanes) => {
+                self.watcher.is_some() && lanes.on(Lane::Waiting).hears_changes(self.asked.keys)
+            }
             _ => false,
         }
     }

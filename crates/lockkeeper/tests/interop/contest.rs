@@ -87,7 +87,7 @@ async fn contend(lock: &Lock, board: &Board, share: u64) -> (Vec<Note>, u64) {
             }
         };
         board.put(Field::Waiting, 0);
-        notes.push(section(board, number, guard.fence()).await);
+        notes.push(section(board, number, guard.fence().unwrap()).await);
         assert_eq!(guard.release().await.unwrap(), Released::Released);
     }
     board.put(Field::Finished, 1);

@@ -38,16 +38,16 @@ async fn counting(lock: Option<&Lock>, args: &ChildArgs, load: Load) -> anyhow::
 
 async fn stalling(lock: &Lock) -> anyhow::Result<()> {
     let guard = stall::take_briefly(lock).await?;
-    say(&format!("{HELD} {}", guard.fence()))?;
+    say(&format!("{HELD} {}", guard.fence()?))?;
     let reason = guard.lost().await;
     say(&format!("{LOST} {reason}"))?;
     wait_for_go()?;
-    say(&format!("{WRITE} {}", guard.fence()))
+    say(&format!("{WRITE} {}", guard.fence()?))
 }
 
 async fn succeeding(lock: &Lock) -> anyhow::Result<()> {
     let guard = stall::take_over(lock).await?;
-    say(&format!("{HELD} {}", guard.fence()))?;
+    say(&format!("{HELD} {}", guard.fence()?))?;
     wait_for_go()?;
     guard.release().await?;
     Ok(())

@@ -40,12 +40,12 @@ async fn stalled(lock: &Lock) -> anyhow::Result<Stalled> {
     let _quiet = super::quiet().then(|| tracing::subscriber::set_default(NoSubscriber::default()));
     let mut resources = Resources::default();
     let first = stall::take_briefly(lock).await?;
-    resources.write(first.fence().get(), FIRST);
+    resources.write(first.fence()?.get(), FIRST);
     let reason = first.lost().await;
     let second = stall::take_over(lock).await?;
-    resources.write(second.fence().get(), SECOND);
-    let late = resources.write(first.fence().get(), LATE);
-    let ended = resources.end((first.fence().get(), reason.to_string()), second.fence().get(), late);
+    resources.write(second.fence()?.get(), SECOND);
+    let late = resources.write(first.fence()?.get(), LATE);
+    let ended = resources.end((first.fence()?.get(), reason.to_string()), second.fence()?.get(), late);
     second.release().await?;
     Ok(ended)
 }

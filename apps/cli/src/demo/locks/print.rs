@@ -12,7 +12,7 @@ const CONCLUSION: &str = "\
 What to conclude: a lock is a lease. It keeps workers apart as long as each of
 them is done before its lease ends; one that is paused, cut off or suspended
 does not notice in time, and no lock can stop it. So let the resource check the
-fence that comes with every lock (guard.fence()), and refuse a smaller one.";
+fence that comes with every lock (guard.fence()?), and refuse a smaller one.";
 
 pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     if json {

@@ -88,10 +88,12 @@ fn spec(plan: &Plan, keeper: &Keeper, guard: &LockGuard) -> ChildSpec {
     spec.args.clone_from(&plan.args);
     spec.wait_group = plan.wait_group;
     spec.grace = plan.grace;
+    // Empty where the store gives none, so that no other lock's is inherited.
+    let fence = guard.fence().map(|fence| fence.to_string()).unwrap_or_default();
     spec.env = vec![
         (KEY.into(), os_string(&[keeper.prefix(), &plan.name].concat())),
         (TOKEN.into(), os_string(guard.token().as_bytes())),
-        (FENCE.into(), guard.fence().to_string().into()),
+        (FENCE.into(), fence.into()),
         (LEASE_MS.into(), plan.lease.as_millis().to_string().into()),
     ];
     spec

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use lockkeeper::{Keeper, LockGuard, Released};
+use lockkeeper::{Fence, Keeper, LockGuard, Released};
 
 use crate::arm::{Arm, LEASE_MS, Lock};
 
@@ -52,6 +52,6 @@ impl Lock for lockkeeper::Lock {
     }
 
     fn fence(held: &LockGuard) -> Option<u64> {
-        Some(held.fence().get())
+        held.fence().ok().map(Fence::get)
     }
 }

@@ -297,7 +297,7 @@ impl Racer {
         if waiting.may_not_hear() && !self.context.queues.has_fallen_back.swap(true, Ordering::Relaxed) {
             telemetry::waiting_fell_back();
         }
-        waiting.hears_changes()
+        waiting.hears_changes(&self.queue.keys)
     }
 }
 
