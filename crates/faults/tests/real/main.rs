@@ -8,5 +8,6 @@ mod dropping;
 mod holding;
 mod lifetime;
 mod postgres;
+mod replicated;
 mod server;
 mod support;
