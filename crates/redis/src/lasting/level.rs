@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use crate::error::ServerWords;
 
-/// `WAIT` and `WAITAOF` answer so much before the limit of the step, at most.
-const MARGIN: Duration = Duration::from_millis(50);
+/// `WAIT` and `WAITAOF` are to end so much before the limit of the step: a server looks at their time-outs only every 100 ms
+/// when nothing else happens, and how many acknowledged it is worth knowing.
+const MARGIN: Duration = Duration::from_millis(125);
 
 /// Who acknowledged, and who should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +48,9 @@ fn wait_aof(replicas: u32, left: Duration) -> Cmd {
     command
 }
 
-/// A little less than what is left. Never zero, which would be for ever.
+/// What is left but for the margin, or half of it. Never zero, which would be for ever.
 fn milliseconds(left: Duration) -> u64 {
-    let wait = left.saturating_sub(MARGIN.min(left / 10));
+    let wait = left.saturating_sub(MARGIN.min(left / 2));
     u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_before_the_limit_and_is_never_for_ever() {
-        for (left, wait) in [(0, 1), (1, 1), (100, 90), (2000, 1950)] {
+        for (left, wait) in [(0, 1), (1, 1), (100, 50), (2000, 1875)] {
             assert_eq!(milliseconds(Duration::from_millis(left)), wait, "{left}");
         }
     }
