@@ -147,6 +147,11 @@ impl Error {
         self.kind() == ErrorKind::Lost
     }
 
+    /// Fewer than were asked for acknowledged it in time: it was given back, or does not count.
+    pub fn is_not_durable(&self) -> bool {
+        matches!(self.kind(), ErrorKind::NotDurable { .. })
+    }
+
     /// No answer came, so it may have been applied.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self.kind(), ErrorKind::OutcomeUnknown { .. })

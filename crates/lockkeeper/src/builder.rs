@@ -134,8 +134,8 @@ impl KeeperBuilder {
         Self { response_timeout: Some(limit.min(MAX_RESPONSE_TIMEOUT)), ..self }
     }
 
-    /// How durable the steps of locks have to be that do not [say otherwise](crate::Lock::durability); *accepted* by default.
-    /// Permits and idempotency are always *accepted*.
+    /// How durable the steps of locks and permits have to be that do not [say otherwise](crate::Lock::durability); *accepted*
+    /// by default. Idempotency and limits are always *accepted*.
     pub fn durability(self, level: Durability) -> Self {
         Self { durability: level, ..self }
     }

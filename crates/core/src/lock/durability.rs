@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::acquire::{Acquire, AcquireReply};
+use super::permit::{AcquirePermit, AcquirePermitReply, RenewPermit, RenewPermitReply};
 use super::renew::{Renew, RenewReply};
 use super::swap::{Swap, SwapReply};
 use crate::decision::{Answer, Decision};
@@ -151,6 +152,18 @@ impl Leasing for Swap {
     }
 }
 
+impl Leasing for AcquirePermit {
+    fn is_lease(reply: &AcquirePermitReply) -> bool {
+        matches!(reply, AcquirePermitReply::Granted { .. })
+    }
+}
+
+impl Leasing for RenewPermit {
+    fn is_lease(reply: &RenewPermitReply) -> bool {
+        matches!(reply, RenewPermitReply::Renewed)
+    }
+}
+
 /// What the primary decided, and whether the level was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lasting<R> {
@@ -181,6 +194,17 @@ pub enum Acknowledging {
 }
 
 impl<R> Lasting<R> {
+    /// The reply of `operation`, where a level that was not met is as good as none: a renewal, an extension.
+    ///
+    /// # Errors
+    /// It was not met.
+    pub fn reply(self, operation: &'static str) -> Result<R, Error> {
+        match self.shortfall {
+            None => Ok(self.answer.reply),
+            Some(shortfall) => Err(shortfall.into_error(operation)),
+        }
+    }
+
     /// Nothing is missing.
     pub fn met(answer: Answer<R>) -> Self {
         Self { answer, shortfall: None }

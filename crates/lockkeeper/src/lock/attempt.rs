@@ -107,21 +107,13 @@ impl<'a> Try<'a> {
         self.claim.note(answer)
     }
 
-    /// The same for a request that had to last. Where it was granted and does not, it is given back.
+    /// The same for a request that had to last.
     pub(super) fn note_lasting<R>(
         &mut self,
         lasting: Result<Lasting<R>, Error>,
         operation: &'static str,
     ) -> Result<R, Error> {
-        let (answer, shortfall) = match lasting {
-            Ok(Lasting { answer, shortfall }) => (Ok(answer), shortfall),
-            Err(error) => (Err(error), None),
-        };
-        let reply = self.note(answer)?.reply;
-        match shortfall {
-            None => Ok(reply),
-            Some(shortfall) => Err(shortfall.into_error(operation).with_key(&self.lock.keys)),
-        }
+        self.claim.note_lasting(lasting, operation)
     }
 
     /// Waits until what was granted on the waiting connection lasts: whoever has a renewal of it has it, too. (Asked for
@@ -135,10 +127,7 @@ impl<'a> Try<'a> {
         let renew = Renew { token, lease: self.lease, not_after: Timestamp::MAX };
         let keys = &self.lock.keys;
         let lasting = inner.backend.apply_lasting(level, Lane::Waiting, keys, renew, within).await?;
-        if let Some(shortfall) = lasting.shortfall {
-            return Err(shortfall.into_error("acquire").with_key(keys));
-        }
-        match lasting.answer.reply {
+        match lasting.reply("acquire").map_err(|error| error.with_key(keys))? {
             RenewReply::Renewed => Ok(()),
             RenewReply::Expired(_) | RenewReply::HeldByAnother(..) => {
                 let detail = "the lease ended before enough had it";

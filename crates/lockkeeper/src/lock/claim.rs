@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Lease, OwnerToken};
+use lockkeeper_core::lock::{Lasting, Lease, OwnerToken};
 use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Timestamp, Uptime};
 
 use super::give_back::{Doubt, GiveBack, Kind};
@@ -64,6 +64,23 @@ impl<'a> Claim<'a> {
             },
         }
         answer
+    }
+
+    /// The same for a request that had to last. Where it was granted and does not, it is given back.
+    pub(crate) fn note_lasting<R>(
+        &mut self,
+        lasting: Result<Lasting<R>, Error>,
+        operation: &'static str,
+    ) -> Result<R, Error> {
+        let (answer, shortfall) = match lasting {
+            Ok(Lasting { answer, shortfall }) => (Ok(answer), shortfall),
+            Err(error) => (Err(error), None),
+        };
+        let reply = self.note(answer)?.reply;
+        match shortfall {
+            None => Ok(reply),
+            Some(shortfall) => Err(shortfall.into_error(operation).with_key(self.keys)),
+        }
     }
 
     /// It was granted, and is the caller's concern from now on.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockkeeper_core::lock::Fence;
-use lockkeeper_core::{Error, ErrorKind, Keys};
+use lockkeeper_core::{Error, Keys};
 
 use super::builder::Lock;
 use super::guard::LockGuard;
@@ -90,7 +90,7 @@ impl Lock {
 /// The store cannot take locks for now, and may again without anybody changing a configuration.
 pub(super) fn is_away(error: &Error) -> bool {
     // Too few that have it are no reason to do with less.
-    error.is_transient() && !error.is_busy() && !matches!(error.kind(), ErrorKind::NotDurable { .. })
+    error.is_transient() && !error.is_busy() && !error.is_not_durable()
 }
 
 impl DegradableLock {

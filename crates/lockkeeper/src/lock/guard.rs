@@ -118,10 +118,7 @@ impl LockGuard {
         let (inner, keys, level) = (held.inner(), &held.tenure.keys, held.tenure.durability);
         let within = inner.response_timeout;
         let lasting = inner.backend.apply_lasting(level, Lane::Command, keys, decision, within).await?;
-        if let Some(shortfall) = lasting.shortfall {
-            return Err(shortfall.into_error("extend").with_key(keys));
-        }
-        Ok(match lasting.answer.reply {
+        Ok(match lasting.reply("extend").map_err(|error| error.with_key(keys))? {
             RenewReply::Renewed => {
                 self.check_held("extend")?;
                 held.tenure.prolong(lease, sent);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lockkeeper_core::lock::{Lasting, Lease, Renew, RenewReply};
+use lockkeeper_core::lock::{Lease, Renew, RenewReply};
 use lockkeeper_core::{Error, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
@@ -59,17 +59,10 @@ fn renewal(tenure: &Arc<Tenure>, sent: Uptime) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let lasting = backend.apply_lasting(level, Lane::Renewal, &keys, decision, within).await;
         if let Some(tenure) = tenure.upgrade() {
-            note(&tenure, sent, lasting.and_then(reply_of));
+            // One that too few have does not count: the guard relies on the lease before.
+            note(&tenure, sent, lasting.and_then(|lasting| lasting.reply("renew")));
         }
     })
-}
-
-/// One that too few have does not count: the guard relies on the lease before.
-fn reply_of(lasting: Lasting<RenewReply>) -> Result<RenewReply, Error> {
-    match lasting.shortfall {
-        None => Ok(lasting.answer.reply),
-        Some(shortfall) => Err(shortfall.into_error("renew")),
-    }
 }
 
 fn note(tenure: &Arc<Tenure>, sent: Uptime, answer: Result<RenewReply, Error>) {

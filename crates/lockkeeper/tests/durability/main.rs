@@ -8,6 +8,7 @@ mod support;
 mod common;
 mod fsync;
 mod levels;
+mod permits;
 mod pool;
 mod renewing;
 mod unsupported;
