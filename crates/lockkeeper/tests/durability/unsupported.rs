@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use lockkeeper::core::lock::ReplicaCount;
 use lockkeeper::redis::redis1;
-use lockkeeper::{Durability, Error, ErrorKind, Keeper, SystemClock};
+use lockkeeper::{Durability, Error, ErrorKind, Keeper, Refusal, SystemClock};
 use lockkeeper_faults::{RedisServer, ServerKind, available};
 
-use crate::common::{hasty, replicas, try_at};
+use crate::common::{group, hasty, replicas, try_at};
 use crate::support::{command, secs, server};
 
 #[track_caller]
@@ -110,4 +110,16 @@ async fn a_user_who_may_not_wait_is_told_before_anything_is_taken() {
         keeper.close(secs(5)).await;
         command(&server, &["FLUSHALL"]);
     }
+}
+
+/// It refuses `WAIT` in words of its own; whatever is asked, the answer is that it is a replica.
+#[tokio::test]
+async fn l80_a_server_that_was_demoted_takes_nothing_and_says_what_it_is() {
+    let Some(group) = group(1) else { return };
+    let keeper = hasty(&group.replicas()[0].server).await;
+    for level in [Durability::Accepted, replicas(1), Durability::AllReplicas] {
+        let error = try_at(&keeper, "a", level).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused(Refusal::ReadOnly), "{level}: {error}");
+    }
+    assert!(is_empty(&group.replicas()[0].server));
 }

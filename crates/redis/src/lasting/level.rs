@@ -66,7 +66,7 @@ pub(super) fn probes(level: Durability) -> Vec<Cmd> {
 }
 
 /// What a refused probe means: nothing was taken.
-pub(super) fn refused(level: Durability, words: ServerWords, operation: &'static str) -> Error {
+pub(super) fn refused(level: Durability, words: &ServerWords, operation: &'static str) -> Error {
     let is_replica = words.text().contains("replica instance") || words.text().contains("slave instance");
     let refusal = if is_replica { Refusal::ReadOnly } else { words.refusal() };
     let kind = match refusal {

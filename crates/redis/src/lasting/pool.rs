@@ -118,11 +118,11 @@ impl Held {
             match answer {
                 Ok(_) => {}
                 Err(CallError::Answered(words)) => {
-                    return Err(level::refused(self.level, words, operation));
+                    return Err(level::refused(self.level, &words, operation));
                 }
-                Err(CallError::Broken(reason)) => return Err(unasked(reason).into_error(operation)),
+                Err(CallError::Broken(reason)) => return Err(unasked(&reason).into_error(operation)),
                 Err(CallError::Silent) => {
-                    return Err(unasked("no answer within the limit".to_owned()).into_error(operation));
+                    return Err(unasked("no answer within the limit").into_error(operation));
                 }
             }
         }
@@ -208,6 +208,6 @@ impl Drop for Held {
     }
 }
 
-fn unasked(reason: String) -> Failure {
+fn unasked(reason: &str) -> Failure {
     Failure::unreachable(format!("the connection could not be tried: {reason}"))
 }
