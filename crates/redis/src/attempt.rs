@@ -6,6 +6,7 @@ use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Timestamp, Uptime, WrongTy
 use redis::{Cmd, Value};
 
 use crate::error::{CallError, malformed};
+use crate::lasting::Held;
 use crate::link::{Link, Up};
 use crate::node::{Lane, Node};
 use crate::port::Port;
@@ -18,7 +19,7 @@ const USUAL_BYTES: usize = 256;
 /// One decision on its way: sent once, and again only where that is safe.
 pub(crate) struct Attempt<'a, D> {
     node: &'a Node,
-    lane: Lane,
+    way: Way<'a>,
     at: &'a Keys,
     decision: D,
     ends: Uptime,
@@ -31,6 +32,13 @@ pub(crate) struct Attempt<'a, D> {
     was_late: bool,
 }
 
+/// Over which connection it goes.
+pub(crate) enum Way<'a> {
+    Lane(Lane),
+    /// One that is held for this step, with the question who else has it behind the script.
+    Held(&'a mut Held),
+}
+
 /// What to do after one copy was sent.
 enum Next<R> {
     Done(Answer<R>),
@@ -39,8 +47,8 @@ enum Next<R> {
 
 impl<'a, D: Port> Attempt<'a, D> {
     /// To be answered by `ends`.
-    pub(crate) fn new(node: &'a Node, lane: Lane, at: &'a Keys, decision: D, ends: Uptime) -> Self {
-        Self { node, lane, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
+    pub(crate) fn new(node: &'a Node, way: Way<'a>, at: &'a Keys, decision: D, ends: Uptime) -> Self {
+        Self { node, way, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
     }
 
     pub(crate) async fn run(mut self) -> Result<Answer<D::Reply>, Error> {
@@ -57,6 +65,10 @@ impl<'a, D: Port> Attempt<'a, D> {
         let mut up = self.link().up(self.left()).await.map_err(|failure| failure.into_error(D::NAME))?;
         if !up.info().scripts {
             return Err(scripts_forbidden::<D>());
+        }
+        let left = self.left();
+        if let Way::Held(held) = &mut self.way {
+            held.check(&mut up, D::NAME, left).await?;
         }
         self.send(&mut up).await
     }
@@ -88,7 +100,14 @@ impl<'a, D: Port> Attempt<'a, D> {
 
     /// By hash; by source where the server does not know the hash (a restart, `SCRIPT FLUSH`) or the command. Looking
     /// goes by the read-only commands first, which a paused server lets pass.
-    async fn run_script(&self, up: &mut Up, within: Duration) -> Result<Value, CallError> {
+    async fn run_script(&mut self, up: &mut Up, within: Duration) -> Result<Value, CallError> {
+        if matches!(self.way, Way::Held(_)) {
+            // By source at once: after a hash that is not known, the question behind it could hold the connection.
+            let command = self.command("EVAL", D::SCRIPT.source);
+            if let Way::Held(held) = &mut self.way {
+                return held.send(up, &command, within).await;
+            }
+        }
         let ways: &[(&str, &str)] = &[
             ("EVALSHA_RO", D::SCRIPT.hash()),
             ("EVAL_RO", D::SCRIPT.source),
@@ -145,7 +164,10 @@ impl<'a, D: Port> Attempt<'a, D> {
     }
 
     fn link(&self) -> &Link {
-        self.node.link(self.lane)
+        match &self.way {
+            Way::Lane(lane) => self.node.link(*lane),
+            Way::Held(held) => held.link(),
+        }
     }
 
     fn left(&self) -> Duration {
