@@ -34,7 +34,9 @@ impl Decision for Remember {
         for (buyer, ticket) in &self.marks {
             shard.buyers.entry(buyer.clone()).or_insert_with(|| Mark::Served(ticket.clone()));
         }
-        shard.until = self.until;
+        if !self.marks.is_empty() {
+            shard.marks_until = self.until;
+        }
         Ok((shard.buyers.len() - before) as u64)
     }
 

@@ -67,6 +67,7 @@ impl Decision for Sell {
         book.left -= 1;
         book.sold += 1;
         shard.buyers.insert(self.buyer.clone(), Mark::Served(self.ticket.clone()));
+        shard.marks_until = shard.until;
         shard.queue(self.ticket.clone(), self.buyer.clone(), now);
         Ok(Sold::Sold)
     }

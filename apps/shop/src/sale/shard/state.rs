@@ -21,8 +21,10 @@ pub struct Shard {
     pub(super) outbox: VecDeque<Queued>,
     /// How many messages there have ever been.
     pub(super) messages: u64,
-    /// When all of it goes.
+    /// When all of it goes but what is remembered of buyers.
     pub(super) until: Timestamp,
+    /// When that goes.
+    pub(super) marks_until: Timestamp,
 }
 
 /// The numbers of a shard.
@@ -86,7 +88,11 @@ impl State for Shard {
     /// A key is there in its last millisecond, as on a server.
     fn expire(&mut self, now: Timestamp) {
         if now.as_millis() > self.until.as_millis() {
-            *self = Self::default();
+            let (buyers, marks_until) = (std::mem::take(&mut self.buyers), self.marks_until);
+            *self = Self { buyers, marks_until, ..Self::default() };
+        }
+        if now.as_millis() > self.marks_until.as_millis() {
+            self.buyers.clear();
         }
     }
 

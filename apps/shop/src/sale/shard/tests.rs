@@ -303,3 +303,17 @@ fn an_open_that_is_over_raises_an_epoch_and_creates_nothing() {
     assert_eq!(now(&mut shard, over(2)), Opened::Kept);
     assert_eq!(shard.book.as_ref().map(|book| (book.epoch, book.left)), Some((2, 3)));
 }
+
+/// They are a key of their own, with an expiry of its own.
+#[test]
+fn what_is_remembered_may_outlive_the_numbers_and_does_not_keep_them() {
+    let mut shard = shard(3);
+    let marks = vec![(buyer("a"), ticket("1"))];
+    let longer = Remember { until: us(3 * UNTIL), marks, not_after: Timestamp::MAX };
+    assert_eq!(now(&mut shard, longer), 1);
+    assert_eq!(at(&mut shard, 2 * UNTIL, sell("a", "1")), Sold::Unknown);
+    shard.expire(us(2 * UNTIL));
+    assert!(shard.book.is_none() && shard.buyers.len() == 1);
+    shard.expire(us(4 * UNTIL));
+    assert!(shard.is_empty());
+}
