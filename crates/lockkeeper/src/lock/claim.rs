@@ -21,6 +21,7 @@ pub(crate) struct Claim<'a> {
     lease: Lease,
     within: Duration,
     sent: Uptime,
+    term: u64,
     not_after: Option<Timestamp>,
     armed: bool,
 }
@@ -29,6 +30,8 @@ pub(crate) struct Claim<'a> {
 pub(crate) struct Claimed {
     pub(crate) token: OwnerToken,
     pub(crate) sent: Uptime,
+    /// In which term.
+    pub(crate) term: u64,
     /// Until then, by the server's clock, a second copy of the request may arrive there.
     pub(crate) in_doubt_until: Option<Timestamp>,
 }
@@ -43,8 +46,8 @@ impl<'a> Claim<'a> {
         lease: Lease,
         within: Duration,
     ) -> Self {
-        let sent = inner.clock.uptime();
-        Self { inner, keys, token, kind, lease, within, sent, not_after: None, armed: true }
+        let (sent, term) = (inner.clock.uptime(), inner.backend.term(keys));
+        Self { inner, keys, token, kind, lease, within, sent, term, not_after: None, armed: true }
     }
 
     /// Notes how long the request may still take effect.

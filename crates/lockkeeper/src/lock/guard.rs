@@ -113,7 +113,7 @@ impl LockGuard {
             held.tenure.is_stretched.store(true, Ordering::Release);
         }
         let decision = Renew { token: held.tenure.token.clone(), lease, not_after: Timestamp::MAX };
-        let sent = held.inner().clock.uptime();
+        let (sent, term) = (held.inner().clock.uptime(), held.tenure.term());
         let answer = held
             .inner()
             .backend
@@ -122,7 +122,7 @@ impl LockGuard {
         Ok(match answer.reply {
             RenewReply::Renewed => {
                 self.check_held("extend")?;
-                held.tenure.prolong(lease, sent);
+                held.tenure.prolong(lease, sent, term);
                 Extended::Extended
             }
             RenewReply::Expired(_) => {
@@ -130,7 +130,7 @@ impl LockGuard {
                 Extended::Expired
             }
             RenewReply::HeldByAnother(_, holder) => {
-                held.tenure.lose(LossReason::HeldByAnother(holder.clone()));
+                held.tenure.lose_to(holder.clone());
                 Extended::HeldByAnother(holder)
             }
         })

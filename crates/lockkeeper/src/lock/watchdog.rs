@@ -52,21 +52,21 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
 
 /// The renewal owns no part of the lock: a guard that is dropped meanwhile releases at once.
 fn renewal(tenure: &Arc<Tenure>, sent: Uptime) -> BoxFuture<'static, ()> {
-    let within = renewal_limit(&tenure.inner, tenure.lease);
+    let (within, term) = (renewal_limit(&tenure.inner, tenure.lease), tenure.term());
     let decision = Renew { token: tenure.token.clone(), lease: tenure.lease, not_after: Timestamp::MAX };
     let (backend, keys, tenure) = (tenure.inner.backend.clone(), tenure.keys.clone(), Arc::downgrade(tenure));
     Box::pin(async move {
         let answer = backend.apply(Lane::Renewal, &keys, decision, within).await;
         if let Some(tenure) = tenure.upgrade() {
-            note(&tenure, sent, answer.map(|answer| answer.reply));
+            note(&tenure, sent, term, answer.map(|answer| answer.reply));
         }
     })
 }
 
-fn note(tenure: &Arc<Tenure>, sent: Uptime, answer: Result<RenewReply, Error>) {
+fn note(tenure: &Arc<Tenure>, sent: Uptime, term: u64, answer: Result<RenewReply, Error>) {
     match answer {
         Ok(RenewReply::Renewed) => {
-            tenure.prolong(tenure.lease, sent);
+            tenure.prolong(tenure.lease, sent, term);
             tenure.set_trouble(None);
             tenure.renewals.fetch_add(1, Ordering::Relaxed);
             report(tenure, |held| held.class.renewed());
@@ -78,7 +78,7 @@ fn note(tenure: &Arc<Tenure>, sent: Uptime, answer: Result<RenewReply, Error>) {
         }
         Ok(RenewReply::HeldByAnother(_, holder)) => {
             report(tenure, |held| held.class.renewal_failed(Reason::HeldByAnother));
-            tenure.lose(LossReason::HeldByAnother(holder));
+            tenure.lose_to(holder);
         }
         Err(error) => retry(tenure, &error),
     }

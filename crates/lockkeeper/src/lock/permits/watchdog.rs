@@ -35,21 +35,21 @@ pub(crate) fn tend(held: &Arc<HeldPermit>) -> Option<BoxFuture<'static, ()>> {
 
 /// The renewal owns no part of the permit: one that is dropped meanwhile is released at once.
 fn renewal(held: &Arc<HeldPermit>, sent: Uptime) -> BoxFuture<'static, ()> {
-    let within = renewal_limit(&held.inner, held.lease);
+    let (within, term) = (renewal_limit(&held.inner, held.lease), held.term());
     let decision = RenewPermit { token: held.token.clone(), lease: held.lease, not_after: Timestamp::MAX };
     let (backend, keys, held) = (held.inner.backend.clone(), held.keys.clone(), Arc::downgrade(held));
     Box::pin(async move {
         let answer = backend.apply(Lane::Renewal, &keys, decision, within).await;
         if let Some(held) = held.upgrade() {
-            note(&held, sent, answer.map(|answer| answer.reply));
+            note(&held, sent, term, answer.map(|answer| answer.reply));
         }
     })
 }
 
-fn note(held: &Arc<HeldPermit>, sent: Uptime, answer: Result<RenewPermitReply, Error>) {
+fn note(held: &Arc<HeldPermit>, sent: Uptime, term: u64, answer: Result<RenewPermitReply, Error>) {
     match answer {
         Ok(RenewPermitReply::Renewed) => {
-            held.prolong(sent);
+            held.prolong(sent, term);
             held.set_trouble(None);
             held.class.renewed();
             held.tend_at(held.next_due(sent));
