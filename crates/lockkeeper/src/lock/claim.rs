@@ -71,7 +71,8 @@ impl<'a> Claim<'a> {
                 .with_key(self.keys));
         }
         self.armed = false;
-        Ok(Claimed { token: self.token.clone(), sent: self.sent, in_doubt_until: self.not_after })
+        let (sent, term) = (self.sent, self.term);
+        Ok(Claimed { token: self.token.clone(), sent, term, in_doubt_until: self.not_after })
     }
 
     /// It was answered and took nothing, unless an earlier copy is still in doubt: until when.

@@ -71,6 +71,12 @@ struct Known {
     trouble: Option<Failure>,
 }
 
+impl Known {
+    fn term(&self) -> Option<u64> {
+        self.primary.as_ref().map(|primary| primary.term)
+    }
+}
+
 /// A primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Primary {
@@ -133,7 +139,7 @@ impl Lookout {
     /// Waits until another server is the primary than that of `term`.
     pub(crate) async fn left(&self, term: u64) {
         let mut known = self.shared.known.subscribe();
-        let is_left = |known: &Known| known.primary.as_ref().is_some_and(|primary| primary.term != term);
+        let is_left = |known: &Known| known.term().is_some_and(|now| now != term);
         if known.wait_for(is_left).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -218,10 +224,11 @@ impl Terms {
     /// Waits for the next term after the first, or after the one that it told of.
     pub(crate) async fn changed(&mut self) {
         let last = self.last;
-        let is_next = |known: &Known| known.primary.as_ref().is_some_and(|primary| primary.term > last.max(1));
-        match self.known.wait_for(is_next).await {
-            Ok(known) => self.last = known.primary.as_ref().map_or(last, |primary| primary.term),
-            Err(_) => std::future::pending().await,
+        let is_next = |known: &Known| known.term().is_some_and(|term| term > last.max(1));
+        let next = self.known.wait_for(is_next).await.ok().and_then(|known| known.term());
+        match next {
+            Some(term) => self.last = term,
+            None => std::future::pending().await,
         }
     }
 }
