@@ -31,7 +31,8 @@ impl Confirmed {
         if self.is_in(term) { due } else { Uptime::default() }
     }
 
-    fn is_in(&self, term: u64) -> bool {
+    /// `term` is that of the last confirmation.
+    pub(crate) fn is_in(&self, term: u64) -> bool {
         self.0.load(Ordering::Acquire) == term
     }
 }

@@ -202,9 +202,19 @@ impl Tenure {
         self.inner.backend.term(&self.keys)
     }
 
+    /// It was seen on the primary of `term`.
+    pub(crate) fn confirm(&self, term: u64) {
+        self.confirmed.again(term);
+    }
+
+    /// Another server has become the primary since it was seen last.
+    pub(crate) fn is_of_an_earlier_term(&self) -> bool {
+        !self.confirmed.is_in(self.term())
+    }
+
     /// A lease of `lease` was granted for a request sent at `sent`, in `term`.
     pub(crate) fn prolong(&self, lease: Lease, sent: Uptime, term: u64) {
-        self.confirmed.again(term);
+        self.confirm(term);
         self.deadline.fetch_max(lease.deadline(sent).as_micros(), Ordering::AcqRel);
     }
 

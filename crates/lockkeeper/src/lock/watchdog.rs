@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lockkeeper_core::lock::{Lease, Renew, RenewReply};
+use lockkeeper_core::lock::{Inspect, Lease, Renew, RenewReply};
 use lockkeeper_core::{Error, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
@@ -47,7 +47,30 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
     }
     // While the renewal is under way, it stands at its deadline.
     tenure.tend_at(bound.min(tenure.deadline()));
-    held.may_renew().then(|| renewal(tenure, now))
+    if held.may_renew() {
+        return Some(renewal(tenure, now));
+    }
+    tenure.is_of_an_earlier_term().then(|| verification(tenure))
+}
+
+/// Looks whether the new primary knows a lease that is not renewed.
+fn verification(tenure: &Arc<Tenure>) -> BoxFuture<'static, ()> {
+    let (within, term) = (renewal_limit(&tenure.inner, tenure.lease), tenure.term());
+    let (backend, keys, tenure) = (tenure.inner.backend.clone(), tenure.keys.clone(), Arc::downgrade(tenure));
+    Box::pin(async move {
+        let answer = backend.apply(Lane::Renewal, &keys, Inspect, within).await;
+        let Some(tenure) = tenure.upgrade() else { return };
+        let holders = match answer {
+            Ok(answer) => answer.reply.into_iter().map(|seen| seen.holder),
+            Err(error) => return retry(&tenure, &error),
+        };
+        let mine = Some(tenure.token.holder());
+        match holders.filter(|holder| *holder != mine).next() {
+            None => tenure.confirm(term),
+            Some(None) => tenure.lose_as_absent(),
+            Some(Some(other)) => tenure.lose_to(other),
+        }
+    })
 }
 
 /// The renewal owns no part of the lock: a guard that is dropped meanwhile releases at once.

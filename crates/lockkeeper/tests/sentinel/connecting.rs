@@ -1,0 +1,58 @@
+//! Connecting: wrong names and passwords, and Sentinels that are away.
+
+use std::time::Instant;
+
+use lockkeeper::core::Refusal;
+use lockkeeper::{ErrorKind, Keeper};
+use lockkeeper_testkit::wait::until;
+
+use crate::common::{blocking, group, keeper, try_take};
+use crate::support::{command, ms, secs};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_of_sentinels_and_servers_are_apart_and_never_shown() {
+    let Some(group) = group(|group| group.replicas(1).password("server-word").sentinel_password("sentinel-word"))
+    else {
+        return;
+    };
+    let keeper = keeper(&group).await;
+    try_take(&keeper, "a").await.unwrap();
+    let health = keeper.health().await;
+    assert!(health.address.contains("/main/0") && !health.address.contains("word"), "{}", health.address);
+
+    for (right, wrong) in [("sentinel_password=sentinel-word", "sentinel_password=bad-word"), (":server-word@", ":bad-word@")]
+    {
+        let started = Instant::now();
+        let error = Keeper::connect(&group.url().replace(right, wrong)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused(Refusal::NotAuthenticated), "{error}");
+        assert!(started.elapsed() < ms(1500), "it is told at once");
+        assert!(!format!("{error} {error:?}").contains("word@") && !error.to_string().contains("-word"), "{error:?}");
+    }
+    let error = Keeper::connect(&group.url().replace("/main", "/mian")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
+    assert!(error.to_string().contains("`mian`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_locks_go_on_while_all_sentinels_are_away() {
+    let Some(group) = group(|group| group.replicas(1)) else { return };
+    let keeper = keeper(&group).await;
+    let guard = keeper.lock("a").unwrap().lease(ms(900)).acquire().await.unwrap().or_busy().unwrap();
+    blocking(|| group.sentinels().iter().for_each(|sentinel| sentinel.kill().unwrap()));
+    // Also over new connections.
+    command(&group.servers()[0], &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let started = Instant::now();
+    until("three leases have passed", secs(20), async || {
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        started.elapsed() > ms(2700)
+    })
+    .await;
+    try_take(&keeper, "b").await.unwrap();
+
+    let started = Instant::now();
+    let error = Keeper::connect(&group.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.to_string().contains("no primary of service `main`"), "{error}");
+    assert!(error.to_string().contains("no Sentinel can be asked"), "{error}");
+    assert!(started.elapsed() < secs(4), "{:?}", started.elapsed());
+}
