@@ -123,10 +123,16 @@ impl Connector {
 
     async fn attempt_as_primary(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let (mut connection, info) = self.attempt(ears).await?;
-        let role = cmd("ROLE").query_async::<Vec<Value>>(&mut connection).await;
+        self.demand_primary(&mut connection).await?;
+        Ok((connection, info))
+    }
+
+    /// One `ROLE`.
+    pub(crate) async fn demand_primary(&self, connection: &mut MultiplexedConnection) -> Result<(), Failure> {
+        let role = cmd("ROLE").query_async::<Vec<Value>>(connection).await;
         let role = role.map_err(|error| self.failure(&error))?;
         match role.into_iter().next().map(redis::from_redis_value::<String>) {
-            Some(Ok(role)) if role == "master" => Ok((connection, info)),
+            Some(Ok(role)) if role == "master" => Ok(()),
             _ => Err(Failure {
                 kind: ErrorKind::Refused(Refusal::ReadOnly),
                 detail: format!("{} is not a primary", self.name()),
@@ -135,7 +141,7 @@ impl Connector {
     }
 
     /// The same for one server.
-    fn at(&self, address: Address) -> Self {
+    pub(crate) fn at(&self, address: Address) -> Self {
         Self {
             config: self.config.clone(),
             leads_to: LeadsTo::At(address),

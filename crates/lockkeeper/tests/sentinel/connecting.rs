@@ -16,7 +16,7 @@ async fn passwords_of_sentinels_and_servers_are_apart_and_never_shown() {
         return;
     };
     let keeper = keeper(&group).await;
-    try_take(&keeper, "a").await.unwrap();
+    drop(try_take(&keeper, "a").await.unwrap());
     let health = keeper.health().await;
     assert!(health.address.contains("/main/0") && !health.address.contains("word"), "{}", health.address);
 
@@ -47,7 +47,7 @@ async fn held_locks_go_on_while_all_sentinels_are_away() {
         started.elapsed() > ms(2700)
     })
     .await;
-    try_take(&keeper, "b").await.unwrap();
+    drop(try_take(&keeper, "b").await.unwrap());
 
     let started = Instant::now();
     let error = Keeper::connect(&group.url()).await.unwrap_err();

@@ -5,27 +5,37 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{ProtocolVersion, PushInfo, PushKind, cmd};
+use redis::{ProtocolVersion, PushInfo, PushKind, Value, cmd};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use super::scout::Scout;
 use super::votes::Say;
 use super::{ASK_LIMIT, ASK_PAUSE, AWAY_PAUSE, POLL, Shared, ask};
 use crate::connect::Connector;
 use crate::error::Failure;
 
-/// What a Sentinel tells when another server becomes the primary: that it answers as one, that this is final, that
-/// another Sentinel has said so.
-const EVENTS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
+/// What a Sentinel tells when another server becomes the primary: that it is asked to be one (see `scout.rs`), that it
+/// answers as one, that this is final, that another Sentinel has said so.
+const EVENTS: [&str; 5] =
+    [SELECTED[0], SELECTED[1], "+promoted-slave", "+switch-master", "+config-update-from"];
+/// Of these, the ones that name a server that is asked to become the primary.
+const SELECTED: [&str; 2] = ["+selected-slave", "+failover-state-wait-promotion"];
 
 /// Listens until the other end of `ends` is gone.
-pub(super) async fn all(connectors: Vec<Connector>, shared: Arc<Shared>, mut ends: watch::Receiver<()>) {
+pub(super) async fn all(
+    connectors: Vec<Connector>,
+    scout: Scout,
+    shared: Arc<Shared>,
+    mut ends: watch::Receiver<()>,
+) {
     let listeners = connectors.into_iter().enumerate().map(|(from, connector)| {
         let shared = shared.clone();
         async move { Listener { from, connector, shared }.run().await }
     });
     tokio::select! {
         _ = join_all(listeners) => {}
+        () = scout.run() => {}
         _ = ends.wait_for(|()| false) => {}
     }
 }
@@ -88,9 +98,13 @@ impl Listener {
     }
 
     async fn subscribed(&self, told: Arc<Notify>) -> Result<MultiplexedConnection, Failure> {
+        let shared = self.shared.clone();
         let hear = move |push: PushInfo| {
             if matches!(push.kind, PushKind::Message | PushKind::Disconnection) {
                 told.notify_one();
+            }
+            if let Some(selected) = selected(&push, &shared.service) {
+                shared.selected.send_replace(Some(selected));
             }
         };
         let mut connection = connect(&self.connector, ProtocolVersion::RESP3, hear).await?;
@@ -103,7 +117,21 @@ impl Listener {
     }
 }
 
-/// A connection to a Sentinel.
+/// The server that is asked to become the primary of `service`, as host and port: the event says
+/// `slave <name> <host> <port> @ <service> …`.
+fn selected(push: &PushInfo, service: &str) -> Option<(String, u16)> {
+    let [Value::BulkString(event), Value::BulkString(text)] = &push.data[..] else { return None };
+    let is_one = push.kind == PushKind::Message && SELECTED.iter().any(|name| name.as_bytes() == &event[..]);
+    let words: Vec<&str> = std::str::from_utf8(text).ok()?.split(' ').collect();
+    match words[..] {
+        ["slave", _, host, port, "@", of, ..] if is_one && of == service => {
+            Some((host.to_owned(), port.parse().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// A connection to a Sentinel, or to another server.
 pub(super) async fn connect(
     connector: &Connector,
     protocol: ProtocolVersion,
@@ -116,12 +144,12 @@ pub(super) async fn connect(
     within(connector, opening).await
 }
 
-/// What a Sentinel says within [`ASK_LIMIT`].
+/// What a server says within [`ASK_LIMIT`].
 pub(super) async fn within<T>(
     connector: &Connector,
     asking: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let limit: Duration = ASK_LIMIT;
-    let late = || Failure::unreachable(format!("no answer of the Sentinel {} within {limit:?}", connector.name()));
+    let late = || Failure::unreachable(format!("no answer of {} within {limit:?}", connector.name()));
     timeout(limit, asking).await.unwrap_or_else(|_| Err(late()))
 }

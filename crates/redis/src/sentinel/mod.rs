@@ -5,6 +5,7 @@
 
 mod ask;
 mod listen;
+mod scout;
 mod survey;
 mod votes;
 
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::scout::Scout;
 use self::votes::{Say, Votes};
 use crate::clock::ServerClock;
 use crate::config::RedisConfig;
@@ -60,6 +62,8 @@ pub(crate) struct Shared {
     term: AtomicU64,
     /// Changes when somebody wants everybody asked at once.
     asked: watch::Sender<u64>,
+    /// The host and port of the server that a Sentinel asked last to become the primary.
+    selected: watch::Sender<Option<(String, u16)>>,
     watched: Arc<Watched>,
 }
 
@@ -100,6 +104,7 @@ impl Lookout {
             known: watch::Sender::default(),
             term: AtomicU64::new(0),
             asked: watch::Sender::default(),
+            selected: watch::Sender::default(),
             watched,
         });
         let idle = sentinels.addresses.iter().map(|at| connector(config, &sentinels, at, &clock)).collect();
@@ -166,13 +171,27 @@ impl Lookout {
         self.ask_now();
     }
 
+    fn scout(&self) -> Scout {
+        let tls = self.sentinels.addresses.iter().any(Address::is_tls);
+        let connector = Connector {
+            config: self.config.clone(),
+            // It is told where to.
+            leads_to: LeadsTo::At(Address::Tcp { host: String::new(), port: 0, tls }),
+            clock: self.clock.clone(),
+            watched: Arc::default(),
+            connected: Mutex::default(),
+        };
+        Scout { connector, tls, shared: self.shared.clone() }
+    }
+
     fn start(&self) -> Result<(), Failure> {
         let start = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| error.to_string())?;
             let connectors = std::mem::take(&mut *self.idle.lock());
             let (shared, ends) = (self.shared.clone(), self.ends.subscribe());
-            let work = move || runtime.block_on(listen::all(connectors, shared, ends));
+            let scout = self.scout();
+            let work = move || runtime.block_on(listen::all(connectors, scout, shared, ends));
             let thread = std::thread::Builder::new().name("lockkeeper-sentinels".to_owned());
             thread.spawn(work).map(drop).map_err(|error| error.to_string())
         };
@@ -183,6 +202,26 @@ impl Lookout {
 }
 
 impl Shared {
+    /// A server that was asked to become the primary says that it is.
+    fn promoted(&self, at: Address) {
+        let mut votes = self.votes.lock();
+        if let Some(primary) = votes.promoted(at) {
+            self.tell(primary);
+        }
+        drop(votes);
+        self.asked.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn tell(&self, primary: Primary) {
+        let before = self.term.swap(primary.term, Ordering::AcqRel);
+        let at = primary.at.clone();
+        self.known.send_replace(Known { primary: Some(primary), trouble: None });
+        if before > 0 {
+            tracing::warn!(service = %self.service, address = %at, "another server is the primary");
+            self.watched.everything_changed();
+        }
+    }
+
     /// Takes what one Sentinel says, and tells everybody if that changes who the primary is.
     fn hear(&self, from: usize, say: Say) {
         let mut votes = self.votes.lock();
@@ -191,17 +230,7 @@ impl Shared {
         let trouble = votes.trouble(&self.service);
         // Told while the votes are locked: what two Sentinels say at once is told in order.
         match moved {
-            Some(primary) => {
-                let before = self.term.swap(primary.term, Ordering::AcqRel);
-                if before > 0 {
-                    tracing::warn!(service = %self.service, address = %primary.at, "another primary");
-                }
-                self.known.send_replace(Known { primary: Some(primary), trouble: None });
-                drop(votes);
-                if before > 0 {
-                    self.watched.everything_changed();
-                }
-            }
+            Some(primary) => self.tell(primary),
             None if self.known.borrow().primary.is_none() => {
                 self.known.send_if_modified(|known| {
                     let is_news = known.trouble.is_some() || trouble.is_some();

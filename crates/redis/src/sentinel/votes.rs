@@ -46,6 +46,8 @@ pub(super) struct Votes {
 struct Chosen {
     primary: Primary,
     epoch: u64,
+    /// It said that it is the primary before a Sentinel did, so its epoch is not known yet.
+    is_early: bool,
     /// The last attempt to connect to it succeeded.
     is_confirmed: bool,
 }
@@ -81,6 +83,10 @@ impl Votes {
         self.first_heard.get_or_insert(now);
         match &self.chosen {
             None => self.may_begin(now).then(|| self.choose(at, epoch)),
+            Some(chosen) if epoch > chosen.epoch && chosen.is_early && at == chosen.primary.at => {
+                self.learn(epoch);
+                None
+            }
             Some(chosen) if epoch > chosen.epoch => Some(self.choose(at, epoch)),
             Some(_) => {
                 let (at, epoch) = self.agreed_otherwise(now)?;
@@ -110,10 +116,28 @@ impl Votes {
         silent.map(|failure| Failure { detail: format!("no Sentinel can be asked: {}", failure.detail), ..failure.clone() })
     }
 
+    /// A Sentinel has asked this server to become the primary, and it says that it is.
+    pub(super) fn promoted(&mut self, at: Address) -> Option<Primary> {
+        let epoch = self.chosen.as_ref().filter(|chosen| chosen.primary.at != at)?.epoch;
+        let primary = self.choose(at, epoch);
+        if let Some(chosen) = &mut self.chosen {
+            chosen.is_early = true;
+        }
+        Some(primary)
+    }
+
+    /// What the Sentinels say by now about a primary that was early.
+    fn learn(&mut self, epoch: u64) {
+        if let Some(chosen) = &mut self.chosen {
+            (chosen.epoch, chosen.is_early) = (epoch, false);
+        }
+        self.rival = None;
+    }
+
     fn choose(&mut self, at: Address, epoch: u64) -> Primary {
         let term = self.chosen.as_ref().map_or(0, |chosen| chosen.primary.term) + 1;
         let primary = Primary { at, term };
-        self.chosen = Some(Chosen { primary: primary.clone(), epoch, is_confirmed: false });
+        self.chosen = Some(Chosen { primary: primary.clone(), epoch, is_early: false, is_confirmed: false });
         self.rival = None;
         primary
     }
@@ -266,6 +290,30 @@ mod tests {
         votes.hear(2, silent());
         assert_eq!(votes.decide(now), None);
         assert_eq!(votes.decide(now + AGREED_FOR * 2), None, "one of three is no majority");
+    }
+
+    #[test]
+    fn a_server_that_was_asked_to_be_the_primary_is_believed_before_the_sentinels_say_so() {
+        let now = Instant::now();
+        let mut votes = agreed(now);
+        assert_eq!(votes.promoted(at(1)), None);
+        assert_eq!(votes.promoted(at(2)), Some(Primary { at: at(2), term: 2 }));
+        votes.confirm(2);
+        assert_eq!(votes.decide(now), None, "what they still say does not lead back");
+        votes.hear(0, says(2, 2));
+        assert_eq!(votes.decide(now + AGREED_FOR), None, "it is the same term");
+        votes.hear(0, says(1, 3));
+        assert_eq!(votes.decide(now + AGREED_FOR), Some(Primary { at: at(1), term: 3 }), "that was the one after");
+    }
+
+    #[test]
+    fn a_failover_that_was_given_up_leads_back_after_a_while() {
+        let now = Instant::now();
+        let mut votes = agreed(now);
+        assert!(votes.promoted(at(2)).is_some());
+        votes.confirm(2);
+        assert_eq!(votes.decide(now), None);
+        assert_eq!(votes.decide(now + AGREED_FOR), Some(Primary { at: at(1), term: 3 }));
     }
 
     #[test]
