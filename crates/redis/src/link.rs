@@ -74,12 +74,7 @@ impl Up {
 }
 
 impl About {
-    fn new(
-        info: Arc<ServerInfo>,
-        generation: u64,
-        term: u64,
-        home: Option<oneshot::Sender<()>>,
-    ) -> Self {
+    fn new(info: Arc<ServerInfo>, generation: u64, term: u64, home: Option<oneshot::Sender<()>>) -> Self {
         Self { info, generation, term, since: Instant::now(), silent: AtomicU32::new(0), home }
     }
 

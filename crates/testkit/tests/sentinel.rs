@@ -12,6 +12,7 @@ async fn locks_permits_limits_and_records_obey_their_contracts_with_sentinels() 
     let Some(arm) = SteppedRedis::start_with_sentinels(KIND).await else { return };
     conformance::all(&arm).await;
     permits::conformance::all(&arm).await;
-    limits::conformance::all(&arm).await;
     once::conformance::all(&arm).await;
+    // The last: it leaves the clock between two milliseconds.
+    limits::conformance::all(&arm).await;
 }

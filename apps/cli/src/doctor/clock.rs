@@ -107,7 +107,11 @@ fn with_address(url: &str, replica: &Replica) -> Option<String> {
         place.rsplit_once('@').map_or(String::new(), |(credentials, _)| format!("{credentials}@"));
     let host = if replica.host.contains(':') { format!("[{}]", replica.host) } else { replica.host.clone() };
     // After the service's name comes the database.
-    let path = if is_sentinel { path.split('?').next()?.split_once('/').map_or("", |(_, database)| database) } else { path };
+    let path = if is_sentinel {
+        path.split('?').next()?.split_once('/').map_or("", |(_, database)| database)
+    } else {
+        path
+    };
     Some(format!("{scheme}://{credentials}{host}:{}/{path}", replica.port))
 }
 

@@ -17,7 +17,11 @@ fn every_command_follows_the_primary() {
 
     let doctor = bench.lockkeeper(&["doctor"]);
     assert_eq!(doctor.code, Some(0), "{doctor:?}");
-    for part in ["All 3 Sentinels agree, and can fail over", "The replicas follow the primary", "bytes behind, online"] {
+    for part in [
+        "All 3 Sentinels agree, and can fail over",
+        "The replicas follow the primary",
+        "bytes behind, online",
+    ] {
         assert!(doctor.stdout.contains(part), "{doctor:?}");
     }
     assert!(doctor.stdout.starts_with(&group.url()), "{doctor:?}");

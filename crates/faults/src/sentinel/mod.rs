@@ -73,7 +73,8 @@ impl SentinelGroup {
     /// Refused, or not within a minute.
     pub fn failover(&self) -> Result<usize, ServerError> {
         let before = self.primary();
-        let asked = self.ask("SENTINEL FAILOVER", |sentinel| sentinel.command(&["SENTINEL", "FAILOVER", SERVICE]));
+        let asked =
+            self.ask("SENTINEL FAILOVER", |sentinel| sentinel.command(&["SENTINEL", "FAILOVER", SERVICE]));
         asked?;
         self.wait_for_another(before.unwrap_or(usize::MAX))
     }
@@ -122,7 +123,8 @@ impl SentinelGroup {
     pub fn wait_in_sync(&self, primary: usize) -> Result<(), ServerError> {
         let written = state::written(&self.servers[primary]);
         self.wait("replicate", || {
-            let others = self.servers.iter().enumerate().filter(|(at, server)| *at != primary && server.is_running());
+            let others =
+                self.servers.iter().enumerate().filter(|(at, server)| *at != primary && server.is_running());
             others.into_iter().all(|(_, server)| state::has_read(server) >= written)
         })
     }

@@ -64,5 +64,8 @@ fn number(server: &RedisServer, name: &str) -> u64 {
 fn field(server: &RedisServer, name: &str) -> Option<String> {
     let info = server.command(&["INFO", "replication"]).ok()?;
     let lines = info.as_str()?.lines();
-    lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned()).next()
+    lines
+        .filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(|value| value.trim().to_owned())
+        .next()
 }

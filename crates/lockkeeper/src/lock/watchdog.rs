@@ -60,12 +60,12 @@ fn verification(tenure: &Arc<Tenure>) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let answer = backend.apply(Lane::Renewal, &keys, Inspect, within).await;
         let Some(tenure) = tenure.upgrade() else { return };
-        let holders = match answer {
+        let mut holders = match answer {
             Ok(answer) => answer.reply.into_iter().map(|seen| seen.holder),
             Err(error) => return retry(&tenure, &error),
         };
         let mine = Some(tenure.token.holder());
-        match holders.filter(|holder| *holder != mine).next() {
+        match holders.find(|holder| *holder != mine) {
             None => tenure.confirm(term),
             Some(None) => tenure.lose_as_absent(),
             Some(Some(other)) => tenure.lose_to(other),

@@ -64,7 +64,8 @@ pub(super) struct Grant {
 
 impl HeldAttempt {
     pub(super) fn new(asked: Asked<'_>, grant: Grant, busy: Busy) -> Arc<Self> {
-        let Grant { claimed: Claimed { token, sent, term, in_doubt_until }, fence, attempt, takeover } = grant;
+        let Grant { claimed: Claimed { token, sent, term, in_doubt_until }, fence, attempt, takeover } =
+            grant;
         let (once, terms) = (asked.once, asked.terms);
         once.inner.onces.began();
         once.class.running(1);

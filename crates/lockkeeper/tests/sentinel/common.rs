@@ -8,7 +8,9 @@ use lockkeeper_faults::{RedisServer, SentinelGroup, SentinelGroupBuilder, Server
 use crate::support::{ms, secs};
 
 /// A group; `None` (after a loud line) where there is no binary, a panic in CI.
-pub(crate) fn group(settings: impl FnOnce(SentinelGroupBuilder) -> SentinelGroupBuilder) -> Option<SentinelGroup> {
+pub(crate) fn group(
+    settings: impl FnOnce(SentinelGroupBuilder) -> SentinelGroupBuilder,
+) -> Option<SentinelGroup> {
     let start = || settings(SentinelGroup::builder()).start().unwrap();
     available(ServerKind::Redis).then(|| blocking(start))
 }

@@ -11,7 +11,8 @@ use crate::support::{command, ms, secs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn passwords_of_sentinels_and_servers_are_apart_and_never_shown() {
-    let Some(group) = group(|group| group.replicas(1).password("server-word").sentinel_password("sentinel-word"))
+    let Some(group) =
+        group(|group| group.replicas(1).password("server-word").sentinel_password("sentinel-word"))
     else {
         return;
     };
@@ -20,13 +21,17 @@ async fn passwords_of_sentinels_and_servers_are_apart_and_never_shown() {
     let health = keeper.health().await;
     assert!(health.address.contains("/main/0") && !health.address.contains("word"), "{}", health.address);
 
-    for (right, wrong) in [("sentinel_password=sentinel-word", "sentinel_password=bad-word"), (":server-word@", ":bad-word@")]
+    for (right, wrong) in
+        [("sentinel_password=sentinel-word", "sentinel_password=bad-word"), (":server-word@", ":bad-word@")]
     {
         let started = Instant::now();
         let error = Keeper::connect(&group.url().replace(right, wrong)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused(Refusal::NotAuthenticated), "{error}");
         assert!(started.elapsed() < ms(1500), "it is told at once");
-        assert!(!format!("{error} {error:?}").contains("word@") && !error.to_string().contains("-word"), "{error:?}");
+        assert!(
+            !format!("{error} {error:?}").contains("word@") && !error.to_string().contains("-word"),
+            "{error:?}"
+        );
     }
     let error = Keeper::connect(&group.url().replace("/main", "/mian")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");

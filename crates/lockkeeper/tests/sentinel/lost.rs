@@ -28,7 +28,13 @@ async fn whoever_held_what_a_failover_lost_is_told_at_once_and_told_why() {
     let other = "lock:b";
     blocking(|| group.servers()[1].command(&["SET", other, "somebody", "PX", "60000"])).unwrap();
     let reasons = tokio::time::timeout(secs(20), async {
-        (guard.lost().await, taken.lost().await, plain.lost().await, permit.lost().await, attempt.lost().await)
+        (
+            guard.lost().await,
+            taken.lost().await,
+            plain.lost().await,
+            permit.lost().await,
+            attempt.lost().await,
+        )
     });
     let (one, two, three, four, five) = reasons.await.expect("long before the leases end");
     let told = Instant::now().saturating_duration_since(writable);

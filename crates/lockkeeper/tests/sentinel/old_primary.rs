@@ -1,7 +1,7 @@
 //! A primary that was stopped, replaced, and goes on.
 
-use lockkeeper::{ErrorKind, Keeper, LockGuard, LossReason};
 use lockkeeper::core::Refusal;
+use lockkeeper::{ErrorKind, Keeper, LockGuard, LossReason};
 use lockkeeper_faults::{RedisServer, SentinelGroup};
 
 use crate::common::{blocking, group, keeper, try_take, writable};
@@ -45,13 +45,17 @@ async fn an_old_primary_that_goes_on_acknowledges_what_is_held_elsewhere_and_is_
     assert!(stale.is_valid() && after.is_valid(), "two holders of one lock: this is what the guide warns of");
     // It becomes a replica of the new one, and what it acknowledged is gone.
     let reason = tokio::time::timeout(secs(60), stale.lost()).await.unwrap();
-    assert!(!matches!(reason, LossReason::Failover), "who does not ask Sentinels is not told why: {reason:?}");
+    assert!(
+        !matches!(reason, LossReason::Failover),
+        "who does not ask Sentinels is not told why: {reason:?}"
+    );
     assert!(after.is_valid());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_primary_that_has_to_have_replicas_acknowledges_nothing() {
-    let with_replicas = RedisServer::builder().config("min-replicas-to-write", "1").config("min-replicas-max-lag", "2");
+    let with_replicas =
+        RedisServer::builder().config("min-replicas-to-write", "1").config("min-replicas-max-lag", "2");
     let Some(group) = group(|group| group.replicas(2).server(with_replicas)) else { return };
     let (_keeper, before, after) = replaced(&group).await;
     let old = &group.servers()[0];

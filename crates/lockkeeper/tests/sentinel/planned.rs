@@ -59,7 +59,8 @@ async fn limits_and_what_runs_once_go_on_after_a_planned_failover() {
     assert!(limiter.check_cost("a", 2).await.unwrap().is_allowed());
     let request = lockkeeper::fingerprint::of_bytes("r");
     let Begun::Claimed(attempt) = once.begin("k", request).await.unwrap() else { panic!("claimed") };
-    let permit = keeper.concurrency("p", 1).unwrap().lease(secs(10)).acquire().await.unwrap().or_full().unwrap();
+    let permit =
+        keeper.concurrency("p", 1).unwrap().lease(secs(10)).acquire().await.unwrap().or_full().unwrap();
     blocking(|| group.wait_in_sync(0)).unwrap();
 
     assert_eq!(blocking(|| group.failover()).unwrap(), 1);

@@ -33,7 +33,10 @@ async fn acquisitions_succeed_again_within_a_second_after_the_new_primary_takes_
     let writable = writable(group.servers()[1..].iter()).await;
     let (fresh, taken) = tokio::time::timeout(secs(60), taking).await.unwrap().unwrap();
     let after = taken.saturating_duration_since(writable);
-    println!("taking writes {:?} after the kill; an acquisition succeeded {after:?} later", writable - killed);
+    println!(
+        "taking writes {:?} after the kill; an acquisition succeeded {after:?} later",
+        writable - killed
+    );
     assert!(after < AGAIN_WITHIN, "{after:?}");
 
     // The held lock was replicated: it is the same one, renewed there.

@@ -57,7 +57,8 @@ async fn one_that_never_answers_costs_nothing() {
 async fn l80_a_demoted_primary_is_left_and_what_it_refused_is_taken_from_the_new_one() {
     let Some((old, new)) = two() else { return };
     let fakes = Fakes::start(&[(old.port(), 1); 3]).await;
-    let keeper = Keeper::builder().url(&fakes.url(&[])).unwrap().response_timeout(secs(20)).connect().await.unwrap();
+    let keeper =
+        Keeper::builder().url(&fakes.url(&[])).unwrap().response_timeout(secs(20)).connect().await.unwrap();
     try_take(&keeper, "before").await.unwrap().release().await.unwrap();
 
     // Whoever demotes it by hand leaves connections as they are.
@@ -79,7 +80,8 @@ async fn l80_a_demoted_primary_is_left_and_what_it_refused_is_taken_from_the_new
 async fn the_time_without_a_primary_is_bounded_by_the_callers_limit() {
     let Some((server, other)) = two() else { return };
     let fakes = Fakes::start(&[(server.port(), 1); 3]).await;
-    let keeper = Keeper::builder().url(&fakes.url(&[])).unwrap().response_timeout(ms(600)).connect().await.unwrap();
+    let keeper =
+        Keeper::builder().url(&fakes.url(&[])).unwrap().response_timeout(ms(600)).connect().await.unwrap();
     command(&server, &["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
     // The second one finds no connection to begin with.
     for _ in 0..2 {

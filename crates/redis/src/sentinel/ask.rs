@@ -31,11 +31,10 @@ pub(super) async fn primary(
     let Some(place) = told(connector, place)? else { return Ok(Say::NoService) };
     let Some(about) = told(connector, about)? else { return Ok(Say::NoService) };
     let (host, port): (String, u16) = redis::from_redis_value(place).map_err(|_| unreadable(connector))?;
-    let about: HashMap<String, String> =
-        redis::from_redis_value(about).map_err(|_| unreadable(connector))?;
+    let about: HashMap<String, String> = redis::from_redis_value(about).map_err(|_| unreadable(connector))?;
     let epoch = about.get("config-epoch").and_then(|epoch| epoch.parse().ok());
     match epoch {
-        Some(epoch) if !host.is_empty() && host.len() <= MAX_HOST_BYTES && port > 0 => {
+        Some(epoch) if is_host(&host) && port > 0 => {
             let at = Address::Tcp { host, port, tls: connector.is_tls() };
             Ok(Say::Primary { at, epoch })
         }
@@ -68,10 +67,18 @@ fn told(connector: &Connector, reply: Value) -> Result<Option<Value>, Failure> {
     }
 }
 
+/// It may be the name of a host.
+pub(super) fn is_host(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_HOST_BYTES
+}
+
 fn is_no_service(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("No such master"))
 }
 
 fn unreadable(connector: &Connector) -> Failure {
-    Failure { kind: ErrorKind::Unsupported, detail: format!("{} does not answer as a Sentinel", connector.name()) }
+    Failure {
+        kind: ErrorKind::Unsupported,
+        detail: format!("{} does not answer as a Sentinel", connector.name()),
+    }
 }

@@ -9,6 +9,7 @@ use redis::{ProtocolVersion, PushInfo, PushKind, Value, cmd};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use super::ask::is_host;
 use super::scout::Scout;
 use super::votes::Say;
 use super::{ASK_LIMIT, ASK_PAUSE, AWAY_PAUSE, POLL, Shared, ask};
@@ -124,7 +125,7 @@ fn selected(push: &PushInfo, service: &str) -> Option<(String, u16)> {
     let is_one = push.kind == PushKind::Message && SELECTED.iter().any(|name| name.as_bytes() == &event[..]);
     let words: Vec<&str> = std::str::from_utf8(text).ok()?.split(' ').collect();
     match words[..] {
-        ["slave", _, host, port, "@", of, ..] if is_one && of == service => {
+        ["slave", _, host, port, "@", of, ..] if is_one && of == service && is_host(host) => {
             Some((host.to_owned(), port.parse().ok()?))
         }
         _ => None,

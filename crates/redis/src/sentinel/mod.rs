@@ -197,7 +197,7 @@ impl Lookout {
         };
         let failed =
             |error: &String| Failure::unreachable(format!("the thread that listens did not start: {error}"));
-        self.started.get_or_init(start).as_ref().map(|()| ()).map_err(failed)
+        self.started.get_or_init(start).as_ref().copied().map_err(failed)
     }
 }
 

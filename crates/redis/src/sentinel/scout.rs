@@ -43,7 +43,11 @@ impl Scout {
                             self.shared.promoted(at);
                         }
                     }
-                    () = changed(&mut selected) => continue,
+                    () = changed(&mut selected) => {
+                        // However often somebody says so.
+                        sleep(ASK_PAUSE).await;
+                        continue;
+                    }
                 }
             }
             changed(&mut selected).await;

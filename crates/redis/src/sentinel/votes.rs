@@ -54,7 +54,13 @@ struct Chosen {
 
 impl Votes {
     pub(super) fn new(count: usize) -> Self {
-        Self { says: vec![Say::Pending; count], chosen: None, first_heard: None, rival: None, disbelieved: None }
+        Self {
+            says: vec![Say::Pending; count],
+            chosen: None,
+            first_heard: None,
+            rival: None,
+            disbelieved: None,
+        }
     }
 
     pub(super) fn hear(&mut self, from: usize, say: Say) {
@@ -107,13 +113,18 @@ impl Votes {
             }
         }
         if unknown > 0 {
-            let detail =
-                format!("no Sentinel that answers watches a service `{service}` ({unknown} of {})", self.says.len());
+            let detail = format!(
+                "no Sentinel that answers watches a service `{service}` ({unknown} of {})",
+                self.says.len()
+            );
             // One that cannot be heard may know it.
             let kind = if silent.is_some() { ErrorKind::Unreachable } else { ErrorKind::BadArgument };
             return Some(Failure { kind, detail });
         }
-        silent.map(|failure| Failure { detail: format!("no Sentinel can be asked: {}", failure.detail), ..failure.clone() })
+        silent.map(|failure| Failure {
+            detail: format!("no Sentinel can be asked: {}", failure.detail),
+            ..failure.clone()
+        })
     }
 
     /// A Sentinel has asked this server to become the primary, and it says that it is.
@@ -180,7 +191,10 @@ impl Votes {
     fn latest(&self) -> Option<(Address, u64)> {
         let is_believed =
             |at: &Address| self.disbelieved.as_ref() != Some(at) || self.is_majority(self.votes_for(at));
-        let latest = self.named().filter(|(at, _)| is_believed(at)).max_by_key(|(at, epoch)| (*epoch, self.votes_for(at)));
+        let latest = self
+            .named()
+            .filter(|(at, _)| is_believed(at))
+            .max_by_key(|(at, epoch)| (*epoch, self.votes_for(at)));
         latest.map(|(at, epoch)| (at.clone(), epoch))
     }
 
@@ -303,7 +317,11 @@ mod tests {
         votes.hear(0, says(2, 2));
         assert_eq!(votes.decide(now + AGREED_FOR), None, "it is the same term");
         votes.hear(0, says(1, 3));
-        assert_eq!(votes.decide(now + AGREED_FOR), Some(Primary { at: at(1), term: 3 }), "that was the one after");
+        assert_eq!(
+            votes.decide(now + AGREED_FOR),
+            Some(Primary { at: at(1), term: 3 }),
+            "that was the one after"
+        );
     }
 
     #[test]
@@ -350,7 +368,10 @@ mod tests {
         assert!(votes.trouble("s").is_none());
         votes.hear(1, Say::NoService);
         let trouble = votes.trouble("s").unwrap();
-        assert!(trouble.kind == ErrorKind::BadArgument && trouble.detail.contains("`s` (2 of 2)"), "{trouble:?}");
+        assert!(
+            trouble.kind == ErrorKind::BadArgument && trouble.detail.contains("`s` (2 of 2)"),
+            "{trouble:?}"
+        );
         votes.hear(1, silent());
         assert_eq!(votes.trouble("s").unwrap().kind, ErrorKind::Unreachable, "that one may know it");
     }
