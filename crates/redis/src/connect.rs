@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisConnectionInfo, TlsCertificates, Value, cmd,
+    PushInfo, RedisConnectionInfo, TlsCertificates, cmd,
 };
 use tokio::time::timeout;
 
@@ -18,7 +18,7 @@ use crate::clock::ServerClock;
 use crate::config::{Credentials, KEEP_ALIVE, MAX_DEAF_ATTEMPTS, RedisConfig};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::{ServerInfo, probe};
-use crate::sentinel::{Lookout, Primary};
+use crate::sentinel::Lookout;
 use crate::url::{Address, Target};
 use crate::wake::Watched;
 
@@ -100,46 +100,6 @@ impl Connector {
         }
     }
 
-    /// Given up when another server becomes the primary meanwhile; then that one is tried.
-    async fn reach_primary(&self, lookout: &Lookout, ears: Ears) -> Result<Made, Failure> {
-        loop {
-            let Primary { at, term } = lookout.primary().await?;
-            let there = self.at(at);
-            let limit = self.config.connect_timeout;
-            tokio::select! {
-                biased;
-                () = lookout.left(term) => {}
-                made = timeout(limit, there.attempt_as_primary(ears)) => {
-                    let made = made.unwrap_or_else(|_| Err(Failure::unreachable(there.late(limit))));
-                    match &made {
-                        Ok(_) => lookout.confirm(term),
-                        Err(_) => lookout.doubt(term),
-                    }
-                    return made.map(|(connection, info)| Made { connection, info, term });
-                }
-            }
-        }
-    }
-
-    async fn attempt_as_primary(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
-        let (mut connection, info) = self.attempt(ears).await?;
-        self.demand_primary(&mut connection).await?;
-        Ok((connection, info))
-    }
-
-    /// One `ROLE`.
-    pub(crate) async fn demand_primary(&self, connection: &mut MultiplexedConnection) -> Result<(), Failure> {
-        let role = cmd("ROLE").query_async::<Vec<Value>>(connection).await;
-        let role = role.map_err(|error| self.failure(&error))?;
-        match role.into_iter().next().map(redis::from_redis_value::<String>) {
-            Some(Ok(role)) if role == "master" => Ok(()),
-            _ => Err(Failure {
-                kind: ErrorKind::Refused(Refusal::ReadOnly),
-                detail: format!("{} is not a primary", self.name()),
-            }),
-        }
-    }
-
     /// The same for one server.
     pub(crate) fn at(&self, address: Address) -> Self {
         Self {
@@ -167,12 +127,12 @@ impl Connector {
         matches!(&self.leads_to, LeadsTo::At(address) if address.is_tls())
     }
 
-    fn late(&self, limit: Duration) -> String {
+    pub(crate) fn late(&self, limit: Duration) -> String {
         let hint = if self.is_tls() { "; does that port speak TLS?" } else { "" };
         format!("no connection to {} within {limit:?}{hint}", self.name())
     }
 
-    async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+    pub(crate) async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let credentials = self.credentials().await?;
         let (connection, tracking) = match ears {
             Ears::Closed => (self.open(&credentials, ProtocolVersion::RESP2).await?, None),

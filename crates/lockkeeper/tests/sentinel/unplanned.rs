@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use crate::common::{blocking, group, keeper, try_take, writable};
 use crate::support::{command, ms, secs};
 
-/// Acquisitions succeed again so soon after the new primary takes writes.
-const AGAIN_WITHIN: Duration = Duration::from_secs(1);
+/// Acquisitions succeed again so soon after the new primary takes writes. A second is promised; a Sentinel alone, which asks
+/// once a second, would use it up.
+const AGAIN_WITHIN: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acquisitions_succeed_again_within_a_second_after_the_new_primary_takes_writes() {

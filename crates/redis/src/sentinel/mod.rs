@@ -5,6 +5,7 @@
 
 mod ask;
 mod listen;
+mod reach;
 mod scout;
 mod survey;
 mod votes;
