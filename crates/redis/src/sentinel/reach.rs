@@ -16,7 +16,8 @@ impl Connector {
         loop {
             let Primary { at, term } = lookout.primary().await?;
             let there = self.at(at);
-            let limit = self.config.connect_timeout;
+            // Less than the whole attempt has, so that the doubt is noted.
+            let limit = self.config.connect_timeout / 4 * 3;
             tokio::select! {
                 biased;
                 () = lookout.left(term) => {}
