@@ -3,6 +3,7 @@
 mod allocating;
 mod ceiling;
 mod crowd;
+mod failover;
 mod fair;
 mod hand_off;
 mod held;
@@ -58,5 +59,6 @@ pub(crate) const ALL: &[Kind] = &[
     Kind { name: "limit-denied", measure: limit_denied::measure },
     Kind { name: "once-one-task", measure: once_one_task::measure },
     Kind { name: "once-replay", measure: once_replay::measure },
+    Kind { name: "failover", measure: failover::measure },
     Kind { name: "limit-allocations", measure: limit_allocating::measure },
 ];

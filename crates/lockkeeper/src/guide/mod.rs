@@ -21,6 +21,9 @@ pub mod fencing {}
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 
+#[doc = include_str!("sentinel.md")]
+pub mod sentinel {}
+
 #[doc = include_str!("operations.md")]
 pub mod operations {}
 

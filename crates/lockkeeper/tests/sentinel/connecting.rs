@@ -39,6 +39,29 @@ async fn passwords_of_sentinels_and_servers_are_apart_and_never_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_user_needs_little_and_without_events_it_is_asked() {
+    let Some(group) = group(|group| group.replicas(1)) else { return };
+    let asking = "-@all +sentinel|master +sentinel|get-master-addr-by-name";
+    for (more, user) in [("+hello +subscribe &*", "told"), ("", "asked")] {
+        for sentinel in group.sentinels() {
+            let rule = format!("ACL SETUSER {user} on >hunter2 {asking} {more}");
+            command(sentinel, &rule.split_whitespace().collect::<Vec<_>>());
+        }
+        let url = format!("{}?sentinel_user={user}&sentinel_password=hunter2", group.url());
+        let keeper = Keeper::connect(&url).await.unwrap();
+        try_take(&keeper, "a").await.unwrap().release().await.unwrap();
+        let sentinel = &group.sentinels()[0];
+        let named = |word: &str| {
+            let list = command(sentinel, &["CLIENT", "LIST"]);
+            let list = list.as_str().unwrap().to_owned();
+            list.lines().any(|line| line.contains(&format!("user={user}")) && line.contains(word))
+        };
+        let (events, none) = (named(" sub=5 "), named(" sub=0 "));
+        assert_eq!((events, none), (user == "told", user == "asked"), "{user}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn held_locks_go_on_while_all_sentinels_are_away() {
     let Some(group) = group(|group| group.replicas(1)) else { return };
     let keeper = keeper(&group).await;

@@ -1,10 +1,12 @@
-//! Sentinels that say what a test has them say. They know RESP2 only and tell no events, so they are asked every second.
+//! Sentinels that say what a test has them say. Those that tell no events know RESP2 only, so they are asked every second.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 
 /// What one says: the primary's port and the epoch.
@@ -13,22 +15,34 @@ pub(crate) type Word = (u16, u64);
 pub(crate) struct Fakes {
     words: Vec<Arc<Mutex<Word>>>,
     ports: Vec<u16>,
+    events: broadcast::Sender<(&'static str, String)>,
     _tasks: JoinSet<()>,
 }
 
 impl Fakes {
     /// One for each of these.
     pub(crate) async fn start(words: &[Word]) -> Self {
-        let mut fakes = Self { words: Vec::new(), ports: Vec::new(), _tasks: JoinSet::new() };
+        Self::start_all(words, false).await
+    }
+
+    /// The same, and they tell events.
+    pub(crate) async fn telling(words: &[Word]) -> Self {
+        Self::start_all(words, true).await
+    }
+
+    async fn start_all(words: &[Word], tells: bool) -> Self {
+        let (events, _) = broadcast::channel(16);
+        let mut fakes = Self { words: Vec::new(), ports: Vec::new(), events, _tasks: JoinSet::new() };
         for word in words {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let word = Arc::new(Mutex::new(*word));
             fakes.ports.push(listener.local_addr().unwrap().port());
             fakes.words.push(word.clone());
+            let events = fakes.events.clone();
             fakes._tasks.spawn(async move {
                 let mut talks = JoinSet::new();
                 while let Ok((stream, _)) = listener.accept().await {
-                    talks.spawn(talk(stream, word.clone()));
+                    talks.spawn(talk(stream, word.clone(), tells.then(|| events.subscribe())));
                 }
             });
         }
@@ -37,6 +51,11 @@ impl Fakes {
 
     pub(crate) fn say(&self, which: usize, word: Word) {
         *self.words[which].lock() = word;
+    }
+
+    /// All of them tell it; true if somebody listens.
+    pub(crate) fn tell(&self, event: &'static str, text: String) -> bool {
+        self.events.send((event, text)).is_ok()
     }
 
     pub(crate) fn say_all(&self, word: Word) {
@@ -50,28 +69,71 @@ impl Fakes {
     }
 }
 
-async fn talk(stream: TcpStream, word: Arc<Mutex<Word>>) {
-    let mut stream = BufReader::new(stream);
-    while let Some(command) = command(&mut stream).await {
-        let (port, epoch) = *word.lock();
-        let answer = match (command[0].as_str(), command.get(1).map(String::as_str)) {
-            ("SENTINEL", Some("MASTER")) => array(&["config-epoch", &epoch.to_string()]),
-            ("SENTINEL", Some(_)) => array(&["127.0.0.1", &port.to_string()]),
-            ("HELLO" | "SUBSCRIBE", _) => "-ERR unknown command\r\n".to_owned(),
-            _ => "+OK\r\n".to_owned(),
-        };
-        if stream.write_all(answer.as_bytes()).await.is_err() {
-            return;
+type Events = broadcast::Receiver<(&'static str, String)>;
+
+async fn talk(stream: TcpStream, word: Arc<Mutex<Word>>, mut events: Option<Events>) {
+    let (reading, mut writing) = stream.into_split();
+    let (asked, mut questions) = mpsc::unbounded_channel();
+    let reader = async move {
+        let mut reading = BufReader::new(reading);
+        while let Some(command) = command(&mut reading).await {
+            asked.send(command).unwrap();
         }
+    };
+    let writer = async move {
+        loop {
+            let text = tokio::select! {
+                question = questions.recv() => match question {
+                    Some(command) => answer(&command, *word.lock(), events.is_some()),
+                    None => return,
+                },
+                event = told(events.as_mut()) => push(&["message", event.0, &event.1]),
+            };
+            if writing.write_all(text.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(reader, writer);
+}
+
+async fn told(events: Option<&mut Events>) -> (&'static str, String) {
+    match events {
+        Some(events) => match events.recv().await {
+            Ok(event) => event,
+            Err(_) => std::future::pending().await,
+        },
+        None => std::future::pending().await,
     }
 }
 
-fn array(words: &[&str]) -> String {
-    let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-    format!("*2\r\n{words}")
+fn answer(command: &[String], (port, epoch): Word, tells: bool) -> String {
+    match (command[0].as_str(), command.get(1).map(String::as_str)) {
+        ("SENTINEL", Some("MASTER")) => array(&["config-epoch", &epoch.to_string()]),
+        ("SENTINEL", Some(_)) => array(&["127.0.0.1", &port.to_string()]),
+        ("HELLO", _) if tells => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
+        ("SUBSCRIBE", _) if tells => {
+            let channels = command[1..].iter().map(|channel| push(&["subscribe", channel, "1"]));
+            channels.collect()
+        }
+        ("HELLO" | "SUBSCRIBE", _) => "-ERR unknown command\r\n".to_owned(),
+        _ => "+OK\r\n".to_owned(),
+    }
 }
 
-async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+fn push(words: &[&str]) -> String {
+    format!(">{}\r\n{}", words.len(), strings(words))
+}
+
+fn array(words: &[&str]) -> String {
+    format!("*{}\r\n{}", words.len(), strings(words))
+}
+
+fn strings(words: &[&str]) -> String {
+    words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect()
+}
+
+async fn command(stream: &mut BufReader<OwnedReadHalf>) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for _ in 0..number(stream).await? {
         let length = number(stream).await?;
@@ -83,7 +145,7 @@ async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     Some(words)
 }
 
-async fn number(stream: &mut BufReader<TcpStream>) -> Option<usize> {
+async fn number(stream: &mut BufReader<OwnedReadHalf>) -> Option<usize> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
     line.trim().get(1..)?.parse().ok()

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::common::try_take;
 use crate::fake::Fakes;
-use crate::support::{command, ms, scripts, secs, server};
+use crate::support::{calls, command, ms, scripts, secs, server};
 
 /// Two servers that are both primaries.
 fn two() -> Option<(RedisServer, RedisServer)> {
@@ -40,6 +40,30 @@ async fn one_that_says_something_old_leads_nobody_astray() {
     fakes.say(0, (wrong.port(), 6));
     let reason = tokio::time::timeout(secs(5), guard.lost()).await.expect("noticed by asking");
     assert_eq!(reason, lockkeeper::LossReason::Failover);
+}
+
+#[tokio::test]
+async fn a_selected_server_is_used_as_soon_as_it_says_that_it_is_the_primary_and_not_before() {
+    let Some((old, new)) = two() else { return };
+    command(&new, &["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
+    let fakes = Fakes::telling(&[(old.port(), 1); 3]).await;
+    let keeper = Keeper::connect(&fakes.url(&[])).await.unwrap();
+    let guard = try_take(&keeper, "a").await.unwrap();
+    let selected =
+        |service: &str| format!("slave s 127.0.0.1 {} @ {service} 127.0.0.1 {}", new.port(), old.port());
+    assert!(fakes.tell("+selected-slave", selected("other")));
+    assert!(fakes.tell("+selected-slave", selected("main")));
+    let asked = || calls(&new, &["role"]);
+    until("it was asked a few times", secs(5), async || asked() > 5).await;
+    assert!(guard.is_valid() && scripts(&new) == 0, "it is a replica still");
+
+    command(&new, &["REPLICAOF", "NO", "ONE"]);
+    command(&new, &["DEL", "lock:a"]);
+    // The Sentinels do not say so yet, and would be believed after five seconds only.
+    let reason = tokio::time::timeout(secs(4), guard.lost()).await.expect("found without the Sentinels");
+    assert_eq!(reason, lockkeeper::LossReason::Failover);
+    try_take(&keeper, "b").await.unwrap().release().await.unwrap();
+    assert!(scripts(&new) > 0);
 }
 
 #[tokio::test]
