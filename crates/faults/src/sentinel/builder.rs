@@ -37,7 +37,7 @@ impl Default for SentinelGroupBuilder {
 }
 
 impl SentinelGroupBuilder {
-    /// How each server is made.
+    /// How each server is made. With TLS, so are the Sentinels.
     pub fn server(self, server: ServerBuilder) -> Self {
         Self { server, ..self }
     }
@@ -94,6 +94,7 @@ impl SentinelGroupBuilder {
     fn data_server(&self) -> ServerBuilder {
         let server = self.server.clone();
         let server = server.config("repl-diskless-sync", "yes").config("repl-diskless-sync-delay", "0");
+        let server = if server.has_tls() { server.config("tls-replication", "yes") } else { server };
         match &self.password {
             Some(password) => server.password(password).config("masterauth", password),
             None => server,
@@ -114,6 +115,8 @@ impl SentinelGroupBuilder {
             let _ = writeln!(lines, "sentinel sentinel-pass {password}");
         }
         let server = self.server.clone().without_settings().sentinel(lines);
+        // That is how it talks to everybody.
+        let server = if server.has_tls() { server.config("tls-replication", "yes") } else { server };
         let server = match &self.sentinel_password {
             Some(password) => server.password(password),
             None => server,

@@ -46,13 +46,15 @@ impl SentinelGroup {
         &self.sentinels
     }
 
-    /// `redis+sentinel://…` of all the Sentinels, with the passwords, if there are any.
+    /// `redis+sentinel://…`, with TLS `rediss+sentinel://…`, of all the Sentinels, with the passwords, if there are any.
     pub fn url(&self) -> String {
         let ports = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port()));
         let hosts = ports.collect::<Vec<_>>().join(",");
         let credentials = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
         let query = self.sentinel_password.as_ref().map(|password| format!("?sentinel_password={password}"));
-        format!("redis+sentinel://{credentials}{hosts}/{SERVICE}{}", query.unwrap_or_default())
+        let is_tls = self.sentinels.iter().any(|sentinel| sentinel.url().starts_with("rediss"));
+        let scheme = if is_tls { "rediss" } else { "redis" };
+        format!("{scheme}+sentinel://{credentials}{hosts}/{SERVICE}{}", query.unwrap_or_default())
     }
 
     /// The index of the server that most of the Sentinels that answer say is the primary.

@@ -87,9 +87,15 @@ impl ServerBuilder {
         self
     }
 
-    /// The same kind of server without anything else that was set.
+    /// The same kind of server, with TLS if it has that, without anything else that was set.
     pub(crate) fn without_settings(self) -> Self {
-        Self { settings: Settings { kind: self.settings.kind, ..Settings::default() } }
+        let Settings { kind, tls, .. } = self.settings;
+        Self { settings: Settings { kind, tls, ..Settings::default() } }
+    }
+
+    /// It speaks TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.settings.tls.is_some()
     }
 
     /// Starts the server and waits, at most ten seconds, until it answers.

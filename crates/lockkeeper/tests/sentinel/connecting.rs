@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use lockkeeper::core::Refusal;
+use lockkeeper::redis::RedisConfig;
 use lockkeeper::{ErrorKind, Keeper};
+use lockkeeper_faults::RedisServer;
 use lockkeeper_testkit::wait::until;
 
 use crate::common::{blocking, group, keeper, try_take};
@@ -59,6 +61,27 @@ async fn a_sentinel_user_needs_little_and_without_events_it_is_asked() {
         let (events, none) = (named(" sub=5 "), named(" sub=0 "));
         assert_eq!((events, none), (user == "told", user == "asked"), "{user}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_and_servers_speak_tls_with_a_private_authority() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let (cert, secret) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    std::fs::write(&cert, key.cert.pem()).unwrap();
+    std::fs::write(&secret, key.signing_key.serialize_pem()).unwrap();
+    let tls = RedisServer::builder().tls(&cert, &secret, &cert);
+    let Some(group) = group(|group| group.server(tls).replicas(1)) else { return };
+    assert!(group.url().starts_with("rediss+sentinel://"));
+    let config = RedisConfig::from_url(&group.url()).unwrap();
+    let untrusted = Keeper::builder().redis(config.clone()).connect().await.unwrap_err();
+    assert_eq!(untrusted.kind(), ErrorKind::Unreachable, "{untrusted}");
+    let trusted = config.root_certificate(key.cert.pem());
+    let keeper = Keeper::builder().redis(trusted).connect().await.unwrap();
+    let guard = try_take(&keeper, "a").await.unwrap();
+    blocking(|| group.wait_in_sync(0)).unwrap();
+    assert_eq!(blocking(|| group.failover()).unwrap(), 1);
+    assert!(try_take(&keeper, "b").await.unwrap().is_valid() && guard.is_valid());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
