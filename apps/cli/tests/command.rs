@@ -9,6 +9,8 @@
 mod bench;
 #[path = "command/codes.rs"]
 mod codes;
+#[path = "command/durability.rs"]
+mod durability;
 #[path = "command/force.rs"]
 mod force;
 #[path = "command/holding.rs"]

@@ -6,6 +6,7 @@ use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Refusal, Timestamp, Uptime
 use redis::{Cmd, Value};
 
 use crate::error::{CallError, malformed};
+use crate::lasting::Held;
 use crate::link::{Link, Up};
 use crate::node::{Lane, Node};
 use crate::port::Port;
@@ -21,7 +22,7 @@ const FAILOVER_PAUSE: Duration = Duration::from_millis(20);
 /// One decision on its way: sent once, and again only where that is safe.
 pub(crate) struct Attempt<'a, D> {
     node: &'a Node,
-    lane: Lane,
+    way: Way<'a>,
     at: &'a Keys,
     decision: D,
     ends: Uptime,
@@ -34,6 +35,13 @@ pub(crate) struct Attempt<'a, D> {
     was_late: bool,
 }
 
+/// Over which connection it goes.
+pub(crate) enum Way<'a> {
+    Lane(Lane),
+    /// One that is held for this step, with the question who else has it behind the script.
+    Held(&'a mut Held),
+}
+
 /// What to do after one copy was sent.
 enum Next<R> {
     Done(Answer<R>),
@@ -42,8 +50,8 @@ enum Next<R> {
 
 impl<'a, D: Port> Attempt<'a, D> {
     /// To be answered by `ends`.
-    pub(crate) fn new(node: &'a Node, lane: Lane, at: &'a Keys, decision: D, ends: Uptime) -> Self {
-        Self { node, lane, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
+    pub(crate) fn new(node: &'a Node, way: Way<'a>, at: &'a Keys, decision: D, ends: Uptime) -> Self {
+        Self { node, way, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
     }
 
     pub(crate) async fn run(mut self) -> Result<Answer<D::Reply>, Error> {
@@ -60,6 +68,10 @@ impl<'a, D: Port> Attempt<'a, D> {
         let mut up = self.link().up(self.left()).await.map_err(|failure| failure.into_error(D::NAME))?;
         if !up.info().scripts {
             return Err(scripts_forbidden::<D>());
+        }
+        let left = self.left();
+        if let Way::Held(held) = &mut self.way {
+            held.check(&mut up, D::NAME, left).await?;
         }
         self.send(&mut up).await
     }
@@ -79,7 +91,9 @@ impl<'a, D: Port> Attempt<'a, D> {
             Ok(value) => self.read(value, sent_at),
             Err(CallError::Answered(words)) => {
                 self.sent -= 1;
-                let waits = self.node.lookout().is_some() && passes_with_a_failover(words.refusal());
+                // A held connection has been asked who else has it: whoever acquires tries again by themselves.
+                let may_wait = matches!(self.way, Way::Lane(_)) && self.node.lookout().is_some();
+                let waits = may_wait && passes_with_a_failover(words.refusal());
                 if waits && self.left() > FAILOVER_PAUSE {
                     tokio::time::sleep(FAILOVER_PAUSE).await;
                     return Ok(Next::Again);
@@ -96,7 +110,14 @@ impl<'a, D: Port> Attempt<'a, D> {
 
     /// By hash; by source where the server does not know the hash (a restart, `SCRIPT FLUSH`) or the command. Looking
     /// goes by the read-only commands first, which a paused server lets pass.
-    async fn run_script(&self, up: &mut Up, within: Duration) -> Result<Value, CallError> {
+    async fn run_script(&mut self, up: &mut Up, within: Duration) -> Result<Value, CallError> {
+        if matches!(self.way, Way::Held(_)) {
+            // By source at once: after a hash that is not known, the question behind it could hold the connection.
+            let command = self.command("EVAL", D::SCRIPT.source);
+            if let Way::Held(held) = &mut self.way {
+                return held.send(up, &command, within).await;
+            }
+        }
         let ways: &[(&str, &str)] = &[
             ("EVALSHA_RO", D::SCRIPT.hash()),
             ("EVAL_RO", D::SCRIPT.source),
@@ -153,7 +174,10 @@ impl<'a, D: Port> Attempt<'a, D> {
     }
 
     fn link(&self) -> &Link {
-        self.node.link(self.lane)
+        match &self.way {
+            Way::Lane(lane) => self.node.link(*lane),
+            Way::Held(held) => held.link(),
+        }
     }
 
     fn left(&self) -> Duration {

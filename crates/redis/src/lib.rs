@@ -8,6 +8,7 @@ mod clock;
 mod config;
 mod connect;
 mod error;
+mod lasting;
 mod layout;
 mod link;
 mod node;

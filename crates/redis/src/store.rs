@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::lock::{Durability, Lasting, Leasing};
 use lockkeeper_core::{Answer, Apply, Clock, Error, Keys, Timestamp};
 use parking_lot::Mutex;
 use redis::{Cmd, FromRedisValue};
 use tokio::sync::watch;
 
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Way};
 use crate::clock::ServerClock;
 use crate::config::RedisConfig;
 use crate::connect::{Connector, LeadsTo};
+use crate::lasting;
 use crate::link::Link;
 use crate::node::{Lane, Node};
 use crate::port::Port;
@@ -204,6 +206,46 @@ impl RedisStore {
         self.ask("query", &whole, within).await
     }
 
+    /// Applies a decision, and waits until `level` is met. What was decided has been applied on the primary, met or not: who
+    /// calls it gives back what may not stay.
+    ///
+    /// # Redis
+    /// The script (`EVAL`) and `WAIT` or `WAITAOF` behind it, in one round trip, on a connection that is held for
+    /// this step alone: at most four at once, two for renewals and two on the waiting lane. For all replicas: the script and
+    /// `ROLE`, then `WAIT`. A new connection tries these commands once.
+    ///
+    /// # Errors
+    /// As for any decision. *Not supported here*, before anything was taken: the server or the user has no such
+    /// command, or the connection was lent. *Unreachable*: no connection became free.
+    ///
+    /// # Cancel safety
+    /// As for any decision. The connection is given up.
+    pub async fn apply_lasting<D: Port + Leasing>(
+        &self,
+        at: &Keys,
+        decision: D,
+        level: Durability,
+        within: Duration,
+    ) -> Result<Lasting<D::Reply>, Error> {
+        if level.is_accepted() {
+            return self.apply(at, decision, within).await.map(Lasting::met);
+        }
+        let ends = self.node().clock().uptime().after(within);
+        lasting::apply(self.node(), self.lane, at, decision, level, ends).await
+    }
+
+    /// The server of `at` can be asked for `level`, as far as that is known before something is written.
+    ///
+    /// # Errors
+    /// *Not supported here*; unreachable.
+    pub async fn check_lasting(&self, at: &Keys, level: Durability, within: Duration) -> Result<(), Error> {
+        if level.is_accepted() {
+            return Ok(());
+        }
+        let ends = self.node().clock().uptime().after(within);
+        lasting::check(self.node(), self.lane, level, ends).await.map_err(|error| error.with_key(at))
+    }
+
     pub(crate) async fn ask<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -225,6 +267,6 @@ impl RedisStore {
 impl<D: Port> Apply<D> for RedisStore {
     async fn apply(&self, at: &Keys, decision: D, within: Duration) -> Result<Answer<D::Reply>, Error> {
         let ends = self.node().clock().uptime().after(within);
-        Attempt::new(self.node(), self.lane, at, decision, ends).run().await
+        Attempt::new(self.node(), Way::Lane(self.lane), at, decision, ends).run().await
     }
 }

@@ -20,6 +20,7 @@ pub(crate) enum Reason {
     Lost,
     MaxHold,
     MaxRenewals,
+    NotDurable,
     NotRenewed,
     OutcomeUnknown,
     Protocol,
@@ -32,7 +33,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// In the order of their numbers.
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::None,
         Self::BadArgument,
         Self::Busy,
@@ -45,6 +46,7 @@ impl Reason {
         Self::Lost,
         Self::MaxHold,
         Self::MaxRenewals,
+        Self::NotDurable,
         Self::NotRenewed,
         Self::OutcomeUnknown,
         Self::Protocol,
@@ -82,6 +84,7 @@ impl Reason {
             Self::Lost => "lost",
             Self::MaxHold => "max_hold",
             Self::MaxRenewals => "max_renewals",
+            Self::NotDurable => "not_durable",
             Self::NotRenewed => "not_renewed",
             Self::OutcomeUnknown => "outcome_unknown",
             Self::Protocol => "protocol",
@@ -131,6 +134,7 @@ impl From<&Error> for Reason {
             ErrorKind::Unreachable => Self::Unreachable,
             ErrorKind::TooLate => Self::TooLate,
             ErrorKind::OutcomeUnknown { .. } => Self::OutcomeUnknown,
+            ErrorKind::NotDurable { .. } => Self::NotDurable,
             ErrorKind::Busy => Self::Busy,
             ErrorKind::Lost => Self::Lost,
             ErrorKind::Unsupported => Self::Unsupported,
