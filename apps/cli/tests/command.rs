@@ -25,6 +25,8 @@ mod listing;
 mod loss;
 #[path = "command/once.rs"]
 mod once;
+#[path = "command/sentinel.rs"]
+mod sentinel;
 #[path = "command/signals.rs"]
 mod signals;
 #[path = "command/stopping.rs"]

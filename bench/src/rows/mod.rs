@@ -4,6 +4,7 @@ mod allocating;
 mod ceiling;
 mod crowd;
 mod durable;
+mod failover;
 mod fair;
 mod hand_off;
 mod held;
@@ -60,5 +61,6 @@ pub(crate) const ALL: &[Kind] = &[
     Kind { name: "limit-denied", measure: limit_denied::measure },
     Kind { name: "once-one-task", measure: once_one_task::measure },
     Kind { name: "once-replay", measure: once_replay::measure },
+    Kind { name: "failover", measure: failover::measure },
     Kind { name: "limit-allocations", measure: limit_allocating::measure },
 ];

@@ -3,11 +3,13 @@
 pub mod postgres;
 pub mod proxy;
 pub mod replicated;
+pub mod sentinel;
 pub mod server;
 
 pub use postgres::{PostgresServer, postgres_available};
 pub use proxy::{DropReply, FaultProxy, Stats};
 pub use replicated::{Replica, Replicated};
+pub use sentinel::{SentinelGroup, SentinelGroupBuilder};
 pub use server::{
     FakeClock, RedisServer, Reply, ServerBuilder, ServerError, ServerKind, available, faketime_available,
     find_binary, skip,

@@ -200,6 +200,14 @@ impl Backend {
         }
     }
 
+    /// Changes when another server has become the primary for `at`. 0 where none does.
+    pub(crate) fn term(&self, at: &Keys) -> u64 {
+        match self {
+            Self::Redis(lanes) => lanes.on(Lane::Command).term(at),
+            Self::Memory(_) | Self::Other(_) => 0,
+        }
+    }
+
     /// For people.
     pub(crate) fn name(&self) -> &'static str {
         match self {

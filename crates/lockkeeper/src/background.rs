@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
-use lockkeeper_redis::{Lane, RedisStore};
+use lockkeeper_redis::{Lane, RedisStore, Terms};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
@@ -229,6 +229,7 @@ impl Worker {
 
     async fn run(mut self) {
         let mut reconnections = self.renewal_store().and_then(|store| store.reconnections());
+        let mut terms = self.renewal_store().and_then(|store| store.terms());
         loop {
             self.start_due();
             let Some(wakes_at) = self.plan() else { return };
@@ -241,6 +242,7 @@ impl Worker {
                 Some(()) = self.beating.next() => {}
                 Some(()) = self.racing.next() => {}
                 () = reconnected(&mut reconnections) => self.verify_all(),
+                () = moved(terms.as_mut()) => self.verify_all(),
             }
         }
     }
@@ -318,7 +320,8 @@ impl Worker {
         Some(wakes_at)
     }
 
-    /// After a reconnection every held lock is looked after at once: the server may have been restarted empty.
+    /// After a reconnection, and when another server has become the primary, every held lock is looked after at once: the
+    /// server may have been restarted empty, and the other one may not know it.
     fn verify_all(&self) {
         let mut timeline = self.shared.timeline.lock();
         let all = std::mem::take(&mut timeline.due);
@@ -347,6 +350,14 @@ impl Drop for Worker {
         self.shared.pending.send_modify(|pending| pending.chores = 0);
         left.values().for_each(|what| _ = what.lose(LossReason::KeeperClosed));
         races.iter().for_each(|queue| self.context.queues.dissolve(queue));
+    }
+}
+
+/// Waits until another server is the primary.
+async fn moved(terms: Option<&mut Terms>) {
+    match terms {
+        Some(terms) => terms.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -83,7 +83,7 @@ impl Drop for Inner {
 }
 
 impl Keeper {
-    /// Connects: `redis://`, `rediss://`, `unix://`, or `memory://` for a store inside this process.
+    /// Connects: `redis://`, `rediss://`, `unix://`, `redis+sentinel://`, or `memory://` for a store inside this process.
     ///
     /// # Errors
     /// The URL names no server, or the server cannot be reached within 2 s or refuses.

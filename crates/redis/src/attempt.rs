@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Timestamp, Uptime, WrongType};
+use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Refusal, Timestamp, Uptime, WrongType};
 use redis::{Cmd, Value};
 
 use crate::error::{CallError, malformed};
@@ -15,6 +15,9 @@ use crate::reply::{Fields, Malformed};
 /// What a command usually has room in, so that it does not grow word by word.
 const USUAL_WORDS: usize = 32;
 const USUAL_BYTES: usize = 256;
+
+/// Before what a demoted primary refused is sent again.
+const FAILOVER_PAUSE: Duration = Duration::from_millis(20);
 
 /// One decision on its way: sent once, and again only where that is safe.
 pub(crate) struct Attempt<'a, D> {
@@ -88,6 +91,13 @@ impl<'a, D: Port> Attempt<'a, D> {
             Ok(value) => self.read(value, sent_at),
             Err(CallError::Answered(words)) => {
                 self.sent -= 1;
+                // A held connection has been asked who else has it: whoever acquires tries again by themselves.
+                let may_wait = matches!(self.way, Way::Lane(_)) && self.node.lookout().is_some();
+                let waits = may_wait && passes_with_a_failover(words.refusal());
+                if waits && self.left() > FAILOVER_PAUSE {
+                    tokio::time::sleep(FAILOVER_PAUSE).await;
+                    return Ok(Next::Again);
+                }
                 Err(words.into_error(D::NAME))
             }
             Err(CallError::Broken(reason)) if D::REPEATABLE && self.in_doubt.is_none() => {
@@ -182,6 +192,11 @@ impl<'a, D: Port> Attempt<'a, D> {
         };
         if error.key().is_some() { error } else { error.with_key(self.at) }
     }
+}
+
+/// The server is no primary (any more), or not yet: nothing was applied, and the one that is will be found.
+fn passes_with_a_failover(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::ReadOnly | Refusal::PrimaryDown | Refusal::Loading)
 }
 
 pub(crate) fn unanswered(operation: &'static str, error: &CallError, not_after: Option<Timestamp>) -> Error {

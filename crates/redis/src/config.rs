@@ -51,11 +51,15 @@ impl RedisConfig {
     /// `redis://[user[:password]@]host[:port][/database]` and
     /// `unix:///path/to/socket[?db=N&user=U&pass=P]`. User and password are percent-encoded.
     ///
+    /// `redis+sentinel://[user[:password]@]h1[:port],h2[:port],…/service[/database][?sentinel_user=U&sentinel_password=P]`
+    /// names Sentinels (port 26379 if none is given) and the service whose primary is used; with `rediss+sentinel://` both they and
+    /// the servers speak TLS.
+    ///
     /// # Errors
     /// Names the part at fault. Never prints the password.
     pub fn from_url(url: &str) -> Result<Self, Error> {
         let target = Target::parse(url)?;
-        if !matches!(target.places, Places::One(_)) {
+        if matches!(target.places, Places::Cluster(_)) {
             return Err(Error::new(ErrorKind::Unsupported, "url", "this form is not built yet"));
         }
         Ok(Self {

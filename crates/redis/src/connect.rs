@@ -18,6 +18,7 @@ use crate::clock::ServerClock;
 use crate::config::{Credentials, KEEP_ALIVE, MAX_DEAF_ATTEMPTS, RedisConfig};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::{ServerInfo, probe};
+use crate::sentinel::Lookout;
 use crate::url::{Address, Target};
 use crate::wake::Watched;
 
@@ -29,12 +30,28 @@ const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(crate) config: RedisConfig,
-    /// The server.
-    pub(crate) address: Address,
-    pub(crate) clock: ServerClock,
+    pub(crate) leads_to: LeadsTo,
+    pub(crate) clock: Arc<ServerClock>,
     pub(crate) watched: Arc<Watched>,
     /// When a connection of any lane was made last.
     pub(crate) connected: Mutex<Option<Instant>>,
+}
+
+/// Where connections lead to.
+#[derive(Clone, Debug)]
+pub(crate) enum LeadsTo {
+    /// This server.
+    At(Address),
+    /// The server that the Sentinels say is the primary.
+    Primary(Arc<Lookout>),
+}
+
+/// A connection that was made.
+pub(crate) struct Made {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) info: ServerInfo,
+    /// Of the primary that it leads to; 0 where nobody looks out for one.
+    pub(crate) term: u64,
 }
 
 /// Whether a connection is to be told of changed keys.
@@ -47,9 +64,9 @@ pub(crate) enum Ears {
 
 impl Connector {
     /// Connects, authenticates and probes within the connect time-out.
-    pub(crate) async fn connect(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+    pub(crate) async fn connect(&self, ears: Ears) -> Result<Made, Failure> {
         let limit = self.config.connect_timeout;
-        match timeout(limit, self.attempt(ears)).await {
+        match timeout(limit, self.reach(ears)).await {
             Ok(result) => {
                 if result.is_ok() {
                     *self.connected.lock() = Some(Instant::now());
@@ -65,21 +82,57 @@ impl Connector {
         self.connected.lock().is_some_and(|at| at > moment)
     }
 
+    /// Who looks out for the primary, where somebody does.
+    pub(crate) fn lookout(&self) -> Option<&Lookout> {
+        match &self.leads_to {
+            LeadsTo::At(_) => None,
+            LeadsTo::Primary(lookout) => Some(lookout),
+        }
+    }
+
+    async fn reach(&self, ears: Ears) -> Result<Made, Failure> {
+        match &self.leads_to {
+            LeadsTo::At(_) => {
+                let (connection, info) = self.attempt(ears).await?;
+                Ok(Made { connection, info, term: 0 })
+            }
+            LeadsTo::Primary(lookout) => self.reach_primary(lookout, ears).await,
+        }
+    }
+
+    /// The same for one server.
+    pub(crate) fn at(&self, address: Address) -> Self {
+        Self {
+            config: self.config.clone(),
+            leads_to: LeadsTo::At(address),
+            clock: self.clock.clone(),
+            watched: self.watched.clone(),
+            connected: Mutex::default(),
+        }
+    }
+
     /// The server, for people.
     pub(crate) fn name(&self) -> String {
         self.target().to_string()
     }
 
     fn target(&self) -> Target {
-        self.config.target.at(self.address.clone())
+        match &self.leads_to {
+            LeadsTo::At(address) => self.config.target.at(address.clone()),
+            LeadsTo::Primary(_) => self.config.target.clone(),
+        }
     }
 
-    fn late(&self, limit: Duration) -> String {
-        let hint = if self.address.is_tls() { "; does that port speak TLS?" } else { "" };
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(&self.leads_to, LeadsTo::At(address) if address.is_tls())
+    }
+
+    pub(crate) fn late(&self, limit: Duration) -> String {
+        let hint = if self.is_tls() { "; does that port speak TLS?" } else { "" };
         format!("no connection to {} within {limit:?}{hint}", self.name())
     }
 
-    async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
+    pub(crate) async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let credentials = self.credentials().await?;
         let (connection, tracking) = match ears {
             Ears::Closed => (self.open(&credentials, ProtocolVersion::RESP2).await?, None),
@@ -129,15 +182,25 @@ impl Connector {
         credentials: &Credentials,
         protocol: ProtocolVersion,
     ) -> Result<MultiplexedConnection, Failure> {
+        let watched = self.watched.clone();
+        self.open_heard(credentials, protocol, move |push| watched.hear(&push)).await
+    }
+
+    /// With RESP3, `hear` gets what the server tells by itself.
+    pub(crate) async fn open_heard(
+        &self,
+        credentials: &Credentials,
+        protocol: ProtocolVersion,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Failure> {
         let client = self
             .client(credentials.clone(), protocol)
             .map_err(|error| Failure { kind: error.kind(), detail: error.detail().to_owned() })?;
         let mut settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         if protocol == ProtocolVersion::RESP3 {
-            let watched = self.watched.clone();
             settings = settings.set_push_sender(move |push: PushInfo| {
-                watched.hear(&push);
+                hear(push);
                 Ok::<(), std::convert::Infallible>(())
             });
         }
@@ -145,7 +208,7 @@ impl Connector {
         connection.map_err(|error| self.failure(&error))
     }
 
-    async fn credentials(&self) -> Result<Credentials, Failure> {
+    pub(crate) async fn credentials(&self) -> Result<Credentials, Failure> {
         let target = &self.config.target;
         match &self.config.credentials {
             Some(provider) => provider
@@ -177,12 +240,16 @@ impl Connector {
         credentials: Credentials,
         protocol: ProtocolVersion,
     ) -> redis::RedisResult<ConnectionInfo> {
-        let address = match self.address.clone() {
-            Address::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host, port),
-            Address::Tcp { host, port, tls: true } => {
+        let address = match self.leads_to.clone() {
+            LeadsTo::At(Address::Tcp { host, port, tls: false }) => ConnectionAddr::Tcp(host, port),
+            LeadsTo::At(Address::Tcp { host, port, tls: true }) => {
                 ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
             }
-            Address::Unix(path) => ConnectionAddr::Unix(path),
+            LeadsTo::At(Address::Unix(path)) => ConnectionAddr::Unix(path),
+            LeadsTo::Primary(_) => {
+                let detail = "it is not known which server is the primary";
+                return Err((redis::ErrorKind::InvalidClientConfig, detail).into());
+            }
         };
         let mut settings = RedisConnectionInfo::default()
             .set_db(self.config.target.database)
@@ -201,7 +268,7 @@ impl Connector {
         Ok(address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp))
     }
 
-    fn failure(&self, error: &redis::RedisError) -> Failure {
+    pub(crate) fn failure(&self, error: &redis::RedisError) -> Failure {
         if error.kind() == redis::ErrorKind::AuthenticationFailed {
             let detail = format!("{}: authentication failed", self.name());
             return Failure { kind: ErrorKind::Refused(Refusal::NotAuthenticated), detail };

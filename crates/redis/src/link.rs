@@ -20,10 +20,14 @@ use crate::config::{
     MAX_IN_FLIGHT, MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, PARKED_MARGIN, SHORT_LIFE,
     SHORTEST_WANTED_PAUSE,
 };
-use crate::connect::{Connector, Ears};
+use crate::connect::{Connector, Ears, Made};
 use crate::error::{CallError, Failure, classify};
 use crate::probe::ServerInfo;
 use crate::redis1::Adopted;
+use crate::sentinel::SEEK_PAUSE;
+
+/// Why a connection to a primary is given up.
+const LEFT: &str = "another server is the primary now";
 
 /// A way to a server: a connection of our own, or one that the user lent.
 #[derive(Clone, Debug)]
@@ -43,6 +47,8 @@ pub(crate) struct Up {
 struct About {
     info: Arc<ServerInfo>,
     generation: u64,
+    /// Of the primary that it leads to; 0 where nobody looks out for one.
+    term: u64,
     since: Instant,
     /// Commands in a row without an answer.
     silent: AtomicU32,
@@ -57,9 +63,9 @@ enum Wire {
 }
 
 impl Up {
-    fn new(wire: Wire, info: Arc<ServerInfo>, generation: u64, home: Option<oneshot::Sender<()>>) -> Self {
-        let about = About { info, generation, since: Instant::now(), silent: AtomicU32::new(0), home };
-        Self { wire, about: Arc::new(about) }
+    /// On a connection that the user lent.
+    fn adopted(adopted: Arc<Adopted>, info: Arc<ServerInfo>) -> Self {
+        Self { wire: Wire::Adopted(adopted), about: Arc::new(About::new(info, 0, 0, None)) }
     }
 
     pub(crate) fn info(&self) -> &Arc<ServerInfo> {
@@ -73,6 +79,10 @@ impl Up {
 }
 
 impl About {
+    fn new(info: Arc<ServerInfo>, generation: u64, term: u64, home: Option<oneshot::Sender<()>>) -> Self {
+        Self { info, generation, term, since: Instant::now(), silent: AtomicU32::new(0), home }
+    }
+
     fn is_young(&self) -> bool {
         self.since.elapsed() < SHORT_LIFE
     }
@@ -90,7 +100,7 @@ impl Link {
             Self::Own(link) => link.up(within).await,
             Self::Adopted(adopted) => {
                 let info = adopted.info(within).await?;
-                Ok(Up::new(Wire::Adopted(adopted.clone()), info, 0, None))
+                Ok(Up::adopted(adopted.clone(), info))
             }
         }
     }
@@ -104,7 +114,7 @@ impl Link {
     ) -> Result<Value, CallError> {
         let result = match (self, &mut up.wire) {
             (Self::Own(link), Wire::Own(connection)) => {
-                timeout(within, link.exchange(connection, command)).await
+                timeout(within, link.exchange(&up.about, connection, command)).await
             }
             (_, Wire::Own(connection)) => timeout(within, connection.req_packed_command(command)).await,
             (_, Wire::Adopted(adopted)) => {
@@ -134,7 +144,7 @@ impl Link {
         let count = commands.len();
         let result = match (self, &mut up.wire) {
             (Self::Own(link), Wire::Own(connection)) => {
-                timeout(within, link.exchange_together(connection, &pipeline, count)).await
+                timeout(within, link.exchange_together(&up.about, connection, &pipeline, count)).await
             }
             (_, Wire::Own(connection)) => {
                 timeout(within, connection.req_packed_commands(&pipeline, 0, count)).await
@@ -171,7 +181,7 @@ impl Link {
     pub(crate) fn hears(&self) -> bool {
         match self {
             Self::Own(link) if link.ears == Ears::Open => {
-                matches!(&*link.state.borrow(), State::Up(up) if up.info().tracking)
+                matches!(&*link.state.borrow(), State::Up(up) if up.info().tracking && !link.is_left(&up.about))
             }
             _ => false,
         }
@@ -191,7 +201,7 @@ impl Link {
     /// There is a connection at the moment, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
         match self {
-            Self::Own(link) => matches!(*link.state.borrow(), State::Up(_)),
+            Self::Own(link) => matches!(&*link.state.borrow(), State::Up(up) if !link.is_left(&up.about)),
             Self::Adopted(_) => true,
         }
     }
@@ -210,6 +220,8 @@ pub(crate) struct OwnLink {
     stirred: Mutex<Instant>,
     /// So many connections in a row broke soon after they were made.
     short_lived: AtomicU32,
+    /// Why the last attempt to connect failed.
+    trouble: Mutex<Option<String>>,
     /// Somebody wanted a connection during a pause.
     wanted: Notify,
     /// Bounds the memory of commands under way. (The client's own limit costs twice as much.)
@@ -244,19 +256,41 @@ impl OwnLink {
             task: AtomicU64::new(0),
             stirred: Mutex::new(Instant::now()),
             short_lived: AtomicU32::new(0),
+            trouble: Mutex::default(),
             wanted: Notify::new(),
             places: Semaphore::new(MAX_IN_FLIGHT),
         })
     }
 
     async fn up(self: &Arc<Self>, within: Duration) -> Result<Up, Failure> {
-        if let State::Up(up) = &*self.state.borrow() {
-            return Ok(up.clone());
+        let standing = match &*self.state.borrow() {
+            State::Up(up) => Some(up.clone()),
+            _ => None,
+        };
+        match standing {
+            Some(up) if self.is_left(&up.about) => self.replace(&up.about, LEFT),
+            Some(up) => return Ok(up),
+            None => {}
         }
         match timeout(within, self.attempted()).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::unreachable(format!("not connected within {within:?}"))),
+            Err(_) => Err(self.late(within)),
         }
+    }
+
+    /// Another server has become the primary since.
+    fn is_left(&self, about: &About) -> bool {
+        self.connector.lookout().is_some_and(|lookout| lookout.term() != about.term)
+    }
+
+    fn late(&self, within: Duration) -> Failure {
+        let Some(lookout) = self.connector.lookout() else {
+            return Failure::unreachable(format!("not connected within {within:?}"));
+        };
+        let trouble = self.trouble.lock().clone().unwrap_or_default();
+        let reason = if trouble.is_empty() { trouble } else { format!(": {trouble}") };
+        let detail = format!("no primary of service `{}` within {within:?}{reason}", lookout.service());
+        Failure::unreachable(detail)
     }
 
     /// The outcome of the attempt under way, or of one that is started.
@@ -335,31 +369,59 @@ impl OwnLink {
         }
     }
 
-    async fn exchange(&self, connection: &mut MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
+    async fn exchange(
+        &self,
+        about: &About,
+        connection: &mut MultiplexedConnection,
+        command: &Cmd,
+    ) -> RedisResult<Value> {
         let _place = self.places.acquire().await;
-        connection.req_packed_command(command).await
+        self.unless_left(about, connection.req_packed_command(command)).await
+    }
+
+    /// Nothing is sent to a server that is not the primary any more, nor waited for from it.
+    async fn unless_left<T>(
+        &self,
+        about: &About,
+        exchange: impl Future<Output = RedisResult<T>>,
+    ) -> RedisResult<T> {
+        let Some(lookout) = self.connector.lookout() else { return exchange.await };
+        tokio::select! {
+            biased;
+            () = lookout.left(about.term) => Err(std::io::Error::other(LEFT).into()),
+            result = exchange => result,
+        }
     }
 
     async fn exchange_together(
         &self,
+        about: &About,
         connection: &mut MultiplexedConnection,
         commands: &Pipeline,
         count: usize,
     ) -> RedisResult<Vec<Value>> {
         let _place = self.places.acquire().await;
-        connection.req_packed_commands(commands, 0, count).await
+        self.unless_left(about, connection.req_packed_commands(commands, 0, count)).await
     }
 
     /// Notes how a command ended, and replaces a connection that is broken or silent.
     fn judge(self: &Arc<Self>, about: &About, error: Option<&CallError>) {
         match error {
-            Some(CallError::Broken(reason)) => self.replace(about, reason),
+            Some(CallError::Broken(reason)) => {
+                self.ask_for_the_primary();
+                self.replace(about, reason);
+            }
             // A demoted primary. Its name may lead to the new one by now; not sought more often than connections live.
-            Some(CallError::Answered(words)) if words.refusal() == Refusal::ReadOnly && !about.is_young() => {
+            // Where Sentinels say which that is, no connection stands that has not just been the primary's.
+            Some(CallError::Answered(words))
+                if words.refusal() == Refusal::ReadOnly && (!about.is_young() || about.term > 0) =>
+            {
+                self.ask_for_the_primary();
                 self.replace(about, words.text());
             }
             Some(CallError::Silent) => {
                 if about.silent.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_SILENT_COMMANDS {
+                    self.ask_for_the_primary();
                     self.replace(about, "no answers");
                 }
             }
@@ -368,6 +430,12 @@ impl OwnLink {
                     about.silent.store(0, Ordering::Relaxed);
                 }
             }
+        }
+    }
+
+    fn ask_for_the_primary(&self) {
+        if let Some(lookout) = self.connector.lookout() {
+            lookout.ask_now();
         }
     }
 
@@ -393,7 +461,7 @@ impl OwnLink {
     }
 
     fn pause_after(&self, broken: &About) -> Option<Duration> {
-        if broken.is_homeless() {
+        if broken.is_homeless() || self.is_left(broken) {
             return None;
         }
         if !broken.is_young() {
@@ -422,12 +490,20 @@ impl ConnectTask {
             let parts = self.link.upgrade().map(|link| (link.connector.clone(), link.ears));
             let Some((connector, ears)) = parts else { return };
             let failure = match connector.connect(ears).await {
-                Ok((connection, info)) => return self.set_up(connection, info),
+                Ok(made) => return self.set_up(made),
                 Err(failure) => failure,
             };
+            self.note(&failure);
             tracing::debug!(address = %connector.name(), error = %failure.detail, "redis connection failed");
-            self.set_state(State::Pausing(failure));
-            self.pause(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            if let Some(lookout) = connector.lookout().filter(|_| failure.may_pass()) {
+                // A primary may appear at any moment: whoever has the time waits for it.
+                let term = lookout.term();
+                let pause = pause.min(SEEK_PAUSE).mul_f64(rand::random_range(0.5..1.0));
+                let _ = timeout(pause, lookout.left(term)).await;
+            } else {
+                self.set_state(State::Pausing(failure));
+                self.pause(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            }
             pause = (pause * 2).min(MAX_RECONNECT_PAUSE);
         }
     }
@@ -453,14 +529,24 @@ impl ConnectTask {
         self.change(|_, _| Some(state))
     }
 
-    fn set_up(&self, connection: MultiplexedConnection, info: ServerInfo) {
+    /// Remembers why there is no connection, for those whose time ends while they wait.
+    fn note(&self, failure: &Failure) {
+        if let Some(link) = self.link.upgrade() {
+            *link.trouble.lock() = Some(failure.detail.clone());
+        }
+    }
+
+    fn set_up(&self, made: Made) {
+        let Made { connection, info, term } = made;
         // Ends with the connection's last user, or with this runtime, which the other end notices.
         let (home, ends) = oneshot::channel::<()>();
         drop(tokio::spawn(ends));
         self.change(|link, _| {
             let generation = link.next_generation.fetch_add(1, Ordering::Relaxed);
             link.generations.send_replace(generation);
-            Some(State::Up(Up::new(Wire::Own(connection), Arc::new(info), generation, Some(home))))
+            *link.trouble.lock() = None;
+            let about = About::new(Arc::new(info), generation, term, Some(home));
+            Some(State::Up(Up { wire: Wire::Own(connection), about: Arc::new(about) }))
         });
     }
 

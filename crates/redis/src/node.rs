@@ -13,6 +13,7 @@ use crate::error::CallError;
 use crate::lasting::Pools;
 use crate::link::{Link, OwnLink};
 use crate::redis1::Adopted;
+use crate::sentinel::Lookout;
 use crate::wake::Watched;
 
 /// What a connection is for. They are apart so that none delays another.
@@ -73,6 +74,19 @@ impl Node {
             Owner::Us(connector) => &connector.clock,
             Owner::Lender(adopted) => &adopted.clock,
         }
+    }
+
+    /// Who looks out for the primary that has this place. `None`: it is one server's.
+    pub(crate) fn lookout(&self) -> Option<&Lookout> {
+        match &self.owner {
+            Owner::Us(connector) => connector.lookout(),
+            Owner::Lender(_) => None,
+        }
+    }
+
+    /// Changes when another server has taken this place.
+    pub(crate) fn term(&self) -> u64 {
+        self.lookout().map_or(0, |lookout| lookout.term().max(1))
     }
 
     /// Who wants to be told of which key. `None` for a lent connection.

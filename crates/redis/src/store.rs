@@ -12,21 +12,41 @@ use tokio::sync::watch;
 use crate::attempt::{Attempt, Way};
 use crate::clock::ServerClock;
 use crate::config::RedisConfig;
-use crate::connect::Connector;
+use crate::connect::{Connector, LeadsTo};
 use crate::lasting;
 use crate::link::Link;
 use crate::node::{Lane, Node};
 use crate::port::Port;
 use crate::probe::ServerInfo;
 use crate::redis1::Adopted;
+use crate::sentinel::{self, Lookout, SentinelView};
 use crate::url::Places;
-use crate::wake::Watcher;
+use crate::wake::{Watched, Watcher};
 
 /// A store on Redis or Valkey. Cheap to clone; clones share the connections.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
     shared: Arc<Shared>,
     lane: Lane,
+}
+
+/// Tells when another server has become the primary.
+pub struct Terms(sentinel::Terms);
+
+impl Terms {
+    /// Waits for the next time.
+    ///
+    /// # Cancel safety
+    /// Yes: a change that nobody took is kept.
+    pub async fn changed(&mut self) {
+        self.0.changed().await;
+    }
+}
+
+impl std::fmt::Debug for Terms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Terms")
+    }
 }
 
 #[derive(Debug)]
@@ -39,13 +59,16 @@ impl RedisStore {
     /// A store that connects when it is first used. Must be used inside a Tokio runtime.
     pub fn lazy(config: RedisConfig, clock: Arc<dyn Clock>) -> Self {
         let response_timeout = config.response_timeout;
-        let address = match config.target.places.clone() {
-            Places::One(address) => address,
-            Places::Sentinel(_) | Places::Cluster(_) => unreachable!("refused by the configuration"),
+        let clock = Arc::new(ServerClock::new(clock));
+        let (watched, connected) = (Arc::<Watched>::default(), Mutex::default());
+        let leads_to = match config.target.places.clone() {
+            Places::One(address) => LeadsTo::At(address),
+            Places::Sentinel(sentinels) => {
+                LeadsTo::Primary(Lookout::new(&config, sentinels, watched.clone(), clock.clone()))
+            }
+            Places::Cluster(_) => unreachable!("refused by the configuration"),
         };
-        let clock = ServerClock::new(clock);
-        let (watched, connected) = (Arc::default(), Mutex::default());
-        let node = Node::new(Arc::new(Connector { config, address, clock, watched, connected }));
+        let node = Node::new(Arc::new(Connector { config, leads_to, clock, watched, connected }));
         Self { shared: Arc::new(Shared { node, response_timeout }), lane: Lane::Command }
     }
 
@@ -107,6 +130,31 @@ impl RedisStore {
     /// Changes when this lane's connection was replaced. `None` for a lent connection.
     pub fn reconnections(&self) -> Option<watch::Receiver<u64>> {
         self.link().generations()
+    }
+
+    /// Changes when another server has become the primary for `at`, as far as is known. Always 0 where nobody says which
+    /// server that is.
+    pub fn term(&self, _at: &Keys) -> u64 {
+        self.node().term()
+    }
+
+    /// Tells when a term has changed. `None` where none ever does.
+    pub fn terms(&self) -> Option<Terms> {
+        self.node().lookout().map(|lookout| Terms(lookout.terms()))
+    }
+
+    /// Asks each Sentinel of the URL, all at once, on connections made for this. `None` without Sentinels.
+    ///
+    /// # Cancel safety
+    /// Nothing is left behind.
+    ///
+    /// # Redis
+    /// `SENTINEL MASTER`, `GET-MASTER-ADDR-BY-NAME`, `CKQUORUM` on every Sentinel; at most about two seconds.
+    pub async fn sentinels(&self) -> Option<Vec<SentinelView>> {
+        match self.node().lookout() {
+            Some(lookout) => Some(lookout.survey().await),
+            None => None,
+        }
     }
 
     /// Is told of every change of `keys` after a [`Watch`](lockkeeper_core::lock::Watch) on the waiting connection

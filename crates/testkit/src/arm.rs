@@ -10,7 +10,7 @@ use std::time::Duration;
 use lockkeeper::core::lock::{FenceMark, LockCell, LockStore, Main, Occupant, OwnerToken};
 use lockkeeper::core::{Clock, Key, ManualClock, MemoryStore, Prefix, Timestamp};
 use lockkeeper::redis::{RedisConfig, RedisStore, fence_key};
-use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_available};
+use lockkeeper_faults::{FakeClock, RedisServer, SentinelGroup, ServerKind, available, faketime_available};
 
 pub use self::once::{OnceArm, OnceKept, OncePlant, OnceStore, once_key};
 pub use self::permits::{PermitArm, PermitPlant, PermitStore};
@@ -102,7 +102,7 @@ impl Arm for MemoryArm {
 /// A real server under a stepped wall clock.
 pub struct SteppedRedis {
     kind: ServerKind,
-    server: RedisServer,
+    servers: Servers,
     server_clock: FakeClock,
     local: Arc<ManualClock>,
     store: RedisStore,
@@ -117,9 +117,22 @@ impl SteppedRedis {
         let local = Arc::new(ManualClock::default());
         let server_clock = FakeClock::new(local.wall().as_micros()).expect("a stepped clock");
         let server = RedisServer::builder().kind(kind).faketime(&server_clock).start().expect("a server");
-        let config = RedisConfig::from_url(&server.url()).expect("a URL");
-        let store = RedisStore::connect(config, local.clone()).await.expect("a connection");
-        Some(Self { kind, server, server_clock, local, store })
+        let store = connected(&server.url(), &local).await;
+        Some(Self { kind, servers: Servers::One(server), server_clock, local, store })
+    }
+
+    /// The same for a primary with a replica, both under the stepped clock, found through three Sentinels, which have a
+    /// real one.
+    pub async fn start_with_sentinels(kind: ServerKind) -> Option<Self> {
+        if !available(kind) || !faketime_available() {
+            return None;
+        }
+        let local = Arc::new(ManualClock::default());
+        let server_clock = FakeClock::new(local.wall().as_micros()).expect("a stepped clock");
+        let builder = RedisServer::builder().kind(kind).faketime(&server_clock);
+        let group = SentinelGroup::builder().server(builder).replicas(1).start().expect("a group");
+        let store = connected(&group.url(), &local).await;
+        Some(Self { kind, servers: Servers::Watched(group), server_clock, local, store })
     }
 
     /// Steps the server's wall clock alone, which its clients do not notice.
@@ -137,20 +150,36 @@ impl SteppedRedis {
         &self.store
     }
 
-    /// The server.
+    /// The server, or the primary.
     pub fn server(&self) -> &RedisServer {
-        &self.server
+        match &self.servers {
+            Servers::One(server) => server,
+            Servers::Watched(group) => &group.servers()[0],
+        }
     }
 
     pub(crate) fn command(&self, parts: &[&[u8]]) {
-        let reply = self.server.command_bytes(parts).expect("a reply");
+        let reply = self.server().command_bytes(parts).expect("a reply");
         assert!(!reply.is_error(), "{reply:?}");
     }
 }
 
+enum Servers {
+    One(RedisServer),
+    Watched(SentinelGroup),
+}
+
+async fn connected(url: &str, local: &Arc<ManualClock>) -> RedisStore {
+    let config = RedisConfig::from_url(url).expect("a URL");
+    RedisStore::connect(config, local.clone()).await.expect("a connection")
+}
+
 impl Arm for SteppedRedis {
     fn name(&self) -> String {
-        self.kind.to_string()
+        match self.servers {
+            Servers::One(_) => self.kind.to_string(),
+            Servers::Watched(_) => format!("{} with Sentinels", self.kind),
+        }
     }
 
     fn store(&self) -> &dyn LockStore {

@@ -98,9 +98,20 @@ async fn ahead_of_us(url: Option<String>) -> Option<i64> {
 fn with_address(url: &str, replica: &Replica) -> Option<String> {
     let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| scheme.starts_with("redis"))?;
     let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+    // Replicas that Sentinels see to are servers like others.
+    let (is_sentinel, scheme) = match scheme.strip_suffix("+sentinel") {
+        Some(scheme) => (true, scheme),
+        None => (false, scheme),
+    };
     let credentials =
         place.rsplit_once('@').map_or(String::new(), |(credentials, _)| format!("{credentials}@"));
     let host = if replica.host.contains(':') { format!("[{}]", replica.host) } else { replica.host.clone() };
+    // After the service's name comes the database.
+    let path = if is_sentinel {
+        path.split('?').next()?.split_once('/').map_or("", |(_, database)| database)
+    } else {
+        path
+    };
     Some(format!("{scheme}://{credentials}{host}:{}/{path}", replica.port))
 }
 
@@ -120,6 +131,8 @@ mod tests {
         let moved = with_address("rediss://al%40ce:p%2Fw@h:6379/3", &replica);
         assert_eq!(moved.as_deref(), Some("rediss://al%40ce:p%2Fw@[::1]:7001/3"));
         assert_eq!(with_address("redis://h", &replica).as_deref(), Some("redis://[::1]:7001/"));
+        let moved = with_address("redis+sentinel://:pw@h1,h2:7/main/3?sentinel_password=x", &replica);
+        assert_eq!(moved.as_deref(), Some("redis://:pw@[::1]:7001/3"));
         assert_eq!(with_address("unix:///run/redis.sock", &replica), None);
     }
 

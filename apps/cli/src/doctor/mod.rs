@@ -11,6 +11,7 @@ mod permissions;
 mod persistence;
 mod print;
 mod replication;
+mod sentinels;
 mod server;
 
 use std::process::ExitCode;
@@ -87,6 +88,10 @@ impl Patient<'_> {
         let facts = Facts::gather(store).await;
         let mut found = self.of_server(&info, &health, &facts);
         found.extend(self.clocks(&health, &facts).await);
+        if let Some(views) = store.sentinels().await {
+            found.push(sentinels::check(&views));
+            found.extend(sentinels::lag(&facts));
+        }
         found.push(self.permissions(store, &info).await?);
         found.extend(keys::check(self.keeper, store, self.prefix).await);
         found.extend(limits::check(store, self.limit_prefix).await);

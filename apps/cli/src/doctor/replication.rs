@@ -64,20 +64,49 @@ fn replica(facts: &Facts) -> Finding {
         .advice("Give the URL of the primary.")
 }
 
+/// How a replica follows its primary.
+pub(super) struct Lag {
+    pub(super) name: String,
+    pub(super) state: String,
+    /// So many seconds ago it told how far it is.
+    pub(super) lag: u64,
+    /// So many bytes of what was written it had not read then.
+    pub(super) behind: u64,
+}
+
 /// The replicas whose addresses the primary knows.
 pub(super) fn listed(facts: &Facts) -> Vec<Replica> {
+    lines(facts).filter_map(read_replica).collect()
+}
+
+/// How each of them follows the primary, which has `written` so many bytes.
+pub(super) fn lags(facts: &Facts, written: u64) -> Vec<Lag> {
+    let read = |line: &str| {
+        let Replica { host, port } = read_replica(line)?;
+        let number = |name: &str| field(line, name).and_then(|value| value.parse::<u64>().ok());
+        Some(Lag {
+            name: format!("{host}:{port}"),
+            state: field(line, "state")?.to_owned(),
+            lag: number("lag")?,
+            behind: written.saturating_sub(number("offset")?),
+        })
+    };
+    lines(facts).filter_map(read).collect()
+}
+
+fn lines(facts: &Facts) -> impl Iterator<Item = &str> {
     const MOST: usize = 8;
-    let lines = (0..MOST).map_while(|at| facts.info(&format!("slave{at}")));
-    lines.filter_map(read_replica).collect()
+    (0..MOST).map_while(|at| facts.info(&format!("slave{at}")))
 }
 
 /// `ip=127.0.0.1,port=7001,state=online,offset=14,lag=1`.
 fn read_replica(line: &str) -> Option<Replica> {
-    let field = |name: &str| {
-        let mut parts = line.split(',').filter_map(|part| part.split_once('='));
-        parts.find_map(|(key, value)| (key == name).then_some(value))
-    };
-    Some(Replica { host: field("ip")?.to_owned(), port: field("port")?.parse().ok()? })
+    Some(Replica { host: field(line, "ip")?.to_owned(), port: field(line, "port")?.parse().ok()? })
+}
+
+fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let mut parts = line.split(',').filter_map(|part| part.split_once('='));
+    parts.find_map(|(key, value)| (key == name).then_some(value))
 }
 
 fn replicas(count: u64) -> String {

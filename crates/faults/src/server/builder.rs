@@ -14,8 +14,8 @@ const PORT_ATTEMPTS: u32 = 10;
 
 /// Collects what a server is started with; made by [`RedisServer::builder`].
 ///
-/// Nothing here knows the role of a server: a replica, a Sentinel or a cluster node is a matter of
-/// [`ServerBuilder::config`].
+/// Nothing here knows the role of a server: a replica or a cluster node is a matter of [`ServerBuilder::config`]. Only a
+/// Sentinel is a program of its own kind.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ServerBuilder {
@@ -78,6 +78,24 @@ impl ServerBuilder {
     pub fn persistent(mut self) -> Self {
         self.settings.persistent = true;
         self
+    }
+
+    /// Makes it a Sentinel, with these lines in its file. It writes what it learns into the file, so a restarted one
+    /// remembers it.
+    pub fn sentinel(mut self, lines: impl Into<String>) -> Self {
+        self.settings.sentinel = Some(lines.into());
+        self
+    }
+
+    /// The same kind of server, with TLS if it has that, without anything else that was set.
+    pub(crate) fn without_settings(self) -> Self {
+        let Settings { kind, tls, .. } = self.settings;
+        Self { settings: Settings { kind, tls, ..Settings::default() } }
+    }
+
+    /// It speaks TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.settings.tls.is_some()
     }
 
     /// Starts the server and waits, at most ten seconds, until it answers.

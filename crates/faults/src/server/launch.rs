@@ -26,6 +26,7 @@ impl Launch<'_> {
     /// Starts the process and waits until it is ready; a process that does not get there is gone afterwards.
     pub(crate) fn run(&self) -> Result<Child, ServerError> {
         self.remove_socket();
+        self.write_sentinel_file().map_err(ServerError::io("writing the Sentinel's file"))?;
         let log_start = fs::metadata(log_path(self.folder)).map_or(0, |metadata| metadata.len());
         let mut child = self.spawn().map_err(ServerError::io("starting the server"))?;
         match ready::wait(self, &mut child, log_start) {
@@ -45,6 +46,14 @@ impl Launch<'_> {
     pub(crate) fn sweep(&self, pid: u32) {
         if self.settings.clock.is_some() {
             libfaketime::sweep(pid);
+        }
+    }
+
+    /// Once: a restarted one goes on with what it wrote itself.
+    fn write_sentinel_file(&self) -> std::io::Result<()> {
+        match (&self.settings.sentinel, self.settings.sentinel_file(self.folder)) {
+            (Some(lines), Some(file)) if !file.exists() => fs::write(file, lines),
+            _ => Ok(()),
         }
     }
 

@@ -8,6 +8,8 @@ use super::clock::FakeClock;
 
 /// The name of the unix socket in the server's folder.
 const SOCKET: &str = "server.sock";
+/// The name of a Sentinel's file in its folder.
+const SENTINEL_FILE: &str = "sentinel.conf";
 
 /// Everything that a start and each restart uses.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<Tls>,
     pub(crate) clock: Option<FakeClock>,
     pub(crate) persistent: bool,
+    /// The lines of a Sentinel's file; `None` for a server that keeps data.
+    pub(crate) sentinel: Option<String>,
 }
 
 /// On what a server listens.
@@ -55,14 +59,24 @@ impl Settings {
         }
     }
 
+    /// The file that a Sentinel is started with, and writes what it learns into.
+    pub(crate) fn sentinel_file(&self, folder: &Path) -> Option<PathBuf> {
+        self.sentinel.as_ref().map(|_| folder.join(SENTINEL_FILE))
+    }
+
     /// The command line. What the caller configured comes last, so that it wins.
     pub(crate) fn arguments(&self, folder: &Path, port: u16) -> Vec<String> {
         let mut args = Arguments::default();
+        if let Some(file) = self.sentinel_file(folder) {
+            args.list.extend([file.to_string_lossy().into_owned(), "--sentinel".to_owned()]);
+        }
         args.one("--bind", "127.0.0.1");
         args.one("--daemonize", "no");
         self.listening(&mut args, folder, port);
-        args.one("--save", "");
-        args.one("--appendonly", if self.persistent { "yes" } else { "no" });
+        if self.sentinel.is_none() {
+            args.one("--save", "");
+            args.one("--appendonly", if self.persistent { "yes" } else { "no" });
+        }
         if self.persistent {
             args.one("--appendfsync", "everysec");
         }
@@ -125,6 +139,14 @@ mod tests {
         assert_eq!(args[args.len() - 5..], ["--client-output-buffer-limit", "normal", "0", "0", "0"]);
         assert!(args.windows(2).any(|pair| pair == ["--port", "7"]));
         assert!(!args.iter().any(|arg| arg == "--unixsocket"));
+    }
+
+    #[test]
+    fn a_sentinel_has_a_file_of_its_own_first_and_nothing_about_data() {
+        let settings = Settings { sentinel: Some(String::new()), ..Settings::default() };
+        let args = settings.arguments(Path::new("/x"), 7);
+        assert_eq!(args[..2], ["/x/sentinel.conf", "--sentinel"]);
+        assert!(!args.iter().any(|arg| arg == "--appendonly"));
     }
 
     #[test]

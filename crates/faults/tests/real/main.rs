@@ -9,5 +9,6 @@ mod holding;
 mod lifetime;
 mod postgres;
 mod replicated;
+mod sentinel;
 mod server;
 mod support;

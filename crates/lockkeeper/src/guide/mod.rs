@@ -24,6 +24,9 @@ pub mod durability {}
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 
+#[doc = include_str!("sentinel.md")]
+pub mod sentinel {}
+
 #[doc = include_str!("operations.md")]
 pub mod operations {}
 

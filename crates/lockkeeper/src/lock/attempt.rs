@@ -144,8 +144,8 @@ impl<'a> Try<'a> {
 
     pub(super) fn taken(self, fence: Fence) -> Result<Arc<Tenure>, Error> {
         self.lock.inner.saw_fence(fence);
-        let Claimed { token, sent, in_doubt_until } = self.claim.granted()?;
-        let grant = Grant { fence, block: self.block, sent, in_doubt_until };
+        let Claimed { token, sent, term, in_doubt_until } = self.claim.granted()?;
+        let grant = Grant { fence, block: self.block, sent, term, in_doubt_until };
         Ok(Tenure::new(self.lock, token, self.lease, grant))
     }
 

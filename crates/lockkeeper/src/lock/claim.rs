@@ -21,6 +21,7 @@ pub(crate) struct Claim<'a> {
     lease: Lease,
     within: Duration,
     sent: Uptime,
+    term: u64,
     not_after: Option<Timestamp>,
     /// The answer came: beyond `not_after`, nothing is in doubt.
     answered: bool,
@@ -31,6 +32,8 @@ pub(crate) struct Claim<'a> {
 pub(crate) struct Claimed {
     pub(crate) token: OwnerToken,
     pub(crate) sent: Uptime,
+    /// In which term.
+    pub(crate) term: u64,
     /// Until then, by the server's clock, a second copy of the request may arrive there.
     pub(crate) in_doubt_until: Option<Timestamp>,
 }
@@ -45,8 +48,9 @@ impl<'a> Claim<'a> {
         lease: Lease,
         within: Duration,
     ) -> Self {
-        let sent = inner.clock.uptime();
-        Self { inner, keys, token, kind, lease, within, sent, not_after: None, answered: false, armed: true }
+        let (sent, term) = (inner.clock.uptime(), inner.backend.term(keys));
+        let (not_after, answered, armed) = (None, false, true);
+        Self { inner, keys, token, kind, lease, within, sent, term, not_after, answered, armed }
     }
 
     /// Notes how long the request may still take effect.
@@ -90,7 +94,8 @@ impl<'a> Claim<'a> {
                 .with_key(self.keys));
         }
         self.armed = false;
-        Ok(Claimed { token: self.token.clone(), sent: self.sent, in_doubt_until: self.not_after })
+        let (sent, term) = (self.sent, self.term);
+        Ok(Claimed { token: self.token.clone(), sent, term, in_doubt_until: self.not_after })
     }
 
     /// It was answered and took nothing, unless an earlier copy is still in doubt: until when.

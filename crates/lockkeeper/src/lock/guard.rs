@@ -114,14 +114,14 @@ impl LockGuard {
             held.tenure.is_stretched.store(true, Ordering::Release);
         }
         let decision = Renew { token: held.tenure.token.clone(), lease, not_after: Timestamp::MAX };
-        let sent = held.inner().clock.uptime();
+        let (sent, term) = (held.inner().clock.uptime(), held.tenure.term());
         let (inner, keys, level) = (held.inner(), &held.tenure.keys, held.tenure.durability);
         let within = inner.response_timeout;
         let lasting = inner.backend.apply_lasting(level, Lane::Command, keys, decision, within).await?;
         Ok(match lasting.reply("extend").map_err(|error| error.with_key(keys))? {
             RenewReply::Renewed => {
                 self.check_held("extend")?;
-                held.tenure.prolong(lease, sent);
+                held.tenure.prolong(lease, sent, term);
                 Extended::Extended
             }
             RenewReply::Expired(_) => {
@@ -129,7 +129,7 @@ impl LockGuard {
                 Extended::Expired
             }
             RenewReply::HeldByAnother(_, holder) => {
-                held.tenure.lose(LossReason::HeldByAnother(holder.clone()));
+                held.tenure.lose_to(holder.clone());
                 Extended::HeldByAnother(holder)
             }
         })

@@ -135,6 +135,7 @@ impl LossReason {
             | Self::KeyGone
             | Self::NotRenewed(_)
             | Self::HeldByAnother(_)
+            | Self::Failover
             | Self::MaxRenewals => true,
             Self::MaxHold | Self::Released | Self::HandedOver | Self::KeeperClosed => false,
         }
@@ -153,6 +154,8 @@ pub enum LossReason {
     NotRenewed(String),
     /// Somebody else was found to hold it.
     HeldByAnother(Holder),
+    /// Another server has become the primary, and it does not know the lease: nobody, or somebody else, holds the key there.
+    Failover,
     /// The bound on the total holding time was reached.
     MaxHold,
     /// The bound on the number of renewals was reached.
@@ -172,6 +175,7 @@ impl fmt::Display for LossReason {
             Self::KeyGone => write!(f, "the key was gone before its lease ended"),
             Self::NotRenewed(error) => write!(f, "the lease ended because it could not be renewed: {error}"),
             Self::HeldByAnother(holder) => write!(f, "held by another: {holder}"),
+            Self::Failover => write!(f, "lost by a failover: the new primary does not know it"),
             Self::MaxHold => write!(f, "held for as long as was allowed"),
             Self::MaxRenewals => write!(f, "renewed as often as was allowed"),
             Self::Released => write!(f, "released"),

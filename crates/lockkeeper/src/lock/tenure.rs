@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Durability, Fence, Lease, OwnerToken};
+use lockkeeper_core::lock::{Durability, Fence, Holder, Lease, OwnerToken};
 use lockkeeper_core::{Keys, Timestamp, Uptime};
 use parking_lot::Mutex;
 
 use super::builder::Lock;
+use super::confirmed::Confirmed;
 use super::give_back::{Doubt, Dropped, GiveBack};
 use super::held::Held;
 use super::outcome::LossReason;
@@ -32,6 +33,7 @@ pub(crate) struct Tenure {
     in_doubt_until: Option<Timestamp>,
     /// Microseconds of uptime. Only moves later.
     deadline: AtomicU64,
+    confirmed: Confirmed,
     pub(crate) renewals: AtomicU32,
     /// Why the last renewal failed, if it did.
     trouble: Mutex<Option<String>>,
@@ -74,6 +76,8 @@ pub(super) struct Grant {
     pub(super) block: u32,
     /// When it was asked for.
     pub(super) sent: Uptime,
+    /// In which term.
+    pub(super) term: u64,
     pub(super) in_doubt_until: Option<Timestamp>,
 }
 
@@ -93,6 +97,7 @@ impl Tenure {
             sent: grant.sent,
             in_doubt_until: grant.in_doubt_until,
             deadline: AtomicU64::new(lease.deadline(grant.sent).as_micros()),
+            confirmed: Confirmed::new(grant.term),
             renewals: AtomicU32::new(0),
             trouble: Mutex::new(None),
             unreleased: AtomicBool::new(true),
@@ -116,7 +121,7 @@ impl Tenure {
     /// Its first holder, whom it was taken for.
     pub(super) fn first_holder(self: &Arc<Self>, lock: &Lock) -> Option<Arc<Held>> {
         let held = self.seated(lock, self.sent)?;
-        self.tend_at(held.next_due(self.sent));
+        self.tend_at(self.confirmed.due(self.term(), held.next_due(self.sent)));
         Some(held)
     }
 
@@ -196,8 +201,24 @@ impl Tenure {
         Uptime::from_micros(self.deadline.load(Ordering::Acquire))
     }
 
-    /// A lease of `lease` was granted for a request sent at `sent`.
-    pub(crate) fn prolong(&self, lease: Lease, sent: Uptime) {
+    /// The primary's number now.
+    pub(crate) fn term(&self) -> u64 {
+        self.inner.backend.term(&self.keys)
+    }
+
+    /// It was seen on the primary of `term`.
+    pub(crate) fn confirm(&self, term: u64) {
+        self.confirmed.again(term);
+    }
+
+    /// Another server has become the primary since it was seen last.
+    pub(crate) fn is_of_an_earlier_term(&self) -> bool {
+        !self.confirmed.is_in(self.term())
+    }
+
+    /// A lease of `lease` was granted for a request sent at `sent`, in `term`.
+    pub(crate) fn prolong(&self, lease: Lease, sent: Uptime, term: u64) {
+        self.confirm(term);
         self.deadline.fetch_max(lease.deadline(sent).as_micros(), Ordering::AcqRel);
     }
 
@@ -210,10 +231,17 @@ impl Tenure {
     /// Nobody holds the key any more.
     pub(crate) fn lose_as_absent(&self) {
         if self.inner.clock.uptime() < self.deadline() {
-            self.lose(LossReason::KeyGone);
+            self.lose(self.confirmed.loss(self.term(), LossReason::KeyGone));
         } else {
             self.lapse();
         }
+    }
+
+    /// Somebody else holds the key.
+    pub(crate) fn lose_to(&self, other: Holder) {
+        let reason = LossReason::HeldByAnother(other);
+        let has_lapsed = self.inner.clock.uptime() >= self.deadline();
+        self.lose(if has_lapsed { reason } else { self.confirmed.loss(self.term(), reason) });
     }
 
     /// Its deadline has passed.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lockkeeper_core::lock::{Lease, Renew, RenewReply};
+use lockkeeper_core::lock::{Inspect, Lease, Renew, RenewReply};
 use lockkeeper_core::{Error, Timestamp, Uptime};
 use lockkeeper_redis::Lane;
 
@@ -47,12 +47,35 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
     }
     // While the renewal is under way, it stands at its deadline.
     tenure.tend_at(bound.min(tenure.deadline()));
-    held.may_renew().then(|| renewal(tenure, now))
+    if held.may_renew() {
+        return Some(renewal(tenure, now));
+    }
+    tenure.is_of_an_earlier_term().then(|| verification(tenure))
+}
+
+/// Looks whether the new primary knows a lease that is not renewed.
+fn verification(tenure: &Arc<Tenure>) -> BoxFuture<'static, ()> {
+    let (within, term) = (renewal_limit(&tenure.inner, tenure.lease), tenure.term());
+    let (backend, keys, tenure) = (tenure.inner.backend.clone(), tenure.keys.clone(), Arc::downgrade(tenure));
+    Box::pin(async move {
+        let answer = backend.apply(Lane::Renewal, &keys, Inspect, within).await;
+        let Some(tenure) = tenure.upgrade() else { return };
+        let mut holders = match answer {
+            Ok(answer) => answer.reply.into_iter().map(|seen| seen.holder),
+            Err(error) => return retry(&tenure, &error),
+        };
+        let mine = Some(tenure.token.holder());
+        match holders.find(|holder| *holder != mine) {
+            None => tenure.confirm(term),
+            Some(None) => tenure.lose_as_absent(),
+            Some(Some(other)) => tenure.lose_to(other),
+        }
+    })
 }
 
 /// The renewal owns no part of the lock: a guard that is dropped meanwhile releases at once.
 fn renewal(tenure: &Arc<Tenure>, sent: Uptime) -> BoxFuture<'static, ()> {
-    let within = renewal_limit(&tenure.inner, tenure.lease);
+    let (within, term) = (renewal_limit(&tenure.inner, tenure.lease), tenure.term());
     let decision = Renew { token: tenure.token.clone(), lease: tenure.lease, not_after: Timestamp::MAX };
     let (backend, keys, level) = (tenure.inner.backend.clone(), tenure.keys.clone(), tenure.durability);
     let tenure = Arc::downgrade(tenure);
@@ -60,15 +83,15 @@ fn renewal(tenure: &Arc<Tenure>, sent: Uptime) -> BoxFuture<'static, ()> {
         let lasting = backend.apply_lasting(level, Lane::Renewal, &keys, decision, within).await;
         if let Some(tenure) = tenure.upgrade() {
             // One that too few have does not count: the guard relies on the lease before.
-            note(&tenure, sent, lasting.and_then(|lasting| lasting.reply("renew")));
+            note(&tenure, sent, term, lasting.and_then(|lasting| lasting.reply("renew")));
         }
     })
 }
 
-fn note(tenure: &Arc<Tenure>, sent: Uptime, answer: Result<RenewReply, Error>) {
+fn note(tenure: &Arc<Tenure>, sent: Uptime, term: u64, answer: Result<RenewReply, Error>) {
     match answer {
         Ok(RenewReply::Renewed) => {
-            tenure.prolong(tenure.lease, sent);
+            tenure.prolong(tenure.lease, sent, term);
             tenure.set_trouble(None);
             tenure.renewals.fetch_add(1, Ordering::Relaxed);
             report(tenure, |held| held.class.renewed());
@@ -80,7 +103,7 @@ fn note(tenure: &Arc<Tenure>, sent: Uptime, answer: Result<RenewReply, Error>) {
         }
         Ok(RenewReply::HeldByAnother(_, holder)) => {
             report(tenure, |held| held.class.renewal_failed(Reason::HeldByAnother));
-            tenure.lose(LossReason::HeldByAnother(holder));
+            tenure.lose_to(holder);
         }
         Err(error) => retry(tenure, &error),
     }

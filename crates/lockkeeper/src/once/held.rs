@@ -17,7 +17,7 @@ use super::line::Line;
 use crate::background::{Busy, Slot};
 use crate::clock::sleep_until;
 use crate::keeper::Inner;
-use crate::lock::{Claimed, Doubt, GiveBack, Kind, LossReason, Tended};
+use crate::lock::{Claimed, Confirmed, Doubt, GiveBack, Kind, LossReason, Tended};
 use crate::telemetry::OnceClass;
 use crate::telemetry::events::OfAttempt;
 
@@ -42,6 +42,7 @@ pub(crate) struct HeldAttempt {
     in_doubt_until: Option<Timestamp>,
     /// Microseconds of uptime. Only moves later.
     deadline: AtomicU64,
+    confirmed: Confirmed,
     /// Why the last renewal failed, if it did.
     trouble: Mutex<Option<String>>,
     /// Empty while it runs. Set once, then those who wait for it are told.
@@ -63,7 +64,8 @@ pub(super) struct Grant {
 
 impl HeldAttempt {
     pub(super) fn new(asked: Asked<'_>, grant: Grant, busy: Busy) -> Arc<Self> {
-        let Grant { claimed: Claimed { token, sent, in_doubt_until }, fence, attempt, takeover } = grant;
+        let Grant { claimed: Claimed { token, sent, term, in_doubt_until }, fence, attempt, takeover } =
+            grant;
         let (once, terms) = (asked.once, asked.terms);
         once.inner.onces.began();
         once.class.running(1);
@@ -82,6 +84,7 @@ impl HeldAttempt {
             since: sent,
             in_doubt_until,
             deadline: AtomicU64::new(terms.lease.deadline(sent).as_micros()),
+            confirmed: Confirmed::new(term),
             trouble: Mutex::new(None),
             ended: OnceLock::new(),
             has_ended: Notify::new(),
@@ -89,7 +92,7 @@ impl HeldAttempt {
             slot: Mutex::new(None),
         });
         held.class.claimed(held.of(), takeover);
-        held.tend_at(held.next_due(sent));
+        held.tend_at(held.confirmed.due(held.term(), held.next_due(sent)));
         held
     }
 
@@ -107,8 +110,14 @@ impl HeldAttempt {
         Uptime::from_micros(self.deadline.load(Ordering::Acquire))
     }
 
-    /// The lease was granted again for a request sent at `sent`.
-    pub(super) fn prolong(&self, sent: Uptime) {
+    /// The primary's number now.
+    pub(super) fn term(&self) -> u64 {
+        self.inner.backend.term(&self.keys)
+    }
+
+    /// The lease was granted again for a request sent at `sent`, in `term`.
+    pub(super) fn prolong(&self, sent: Uptime, term: u64) {
+        self.confirmed.again(term);
         self.deadline.fetch_max(self.terms.lease.deadline(sent).as_micros(), Ordering::AcqRel);
     }
 
@@ -157,13 +166,14 @@ impl HeldAttempt {
 
     /// The store says that it is not this attempt's any more.
     pub(super) fn stray(&self, strayed: &Strayed) {
+        let runs = self.inner.clock.uptime() < self.deadline();
         let reason = match strayed {
             Strayed::TakenOver(holder) => LossReason::HeldByAnother(holder.clone()),
-            Strayed::Gone if self.inner.clock.uptime() < self.deadline() => LossReason::KeyGone,
+            Strayed::Gone if runs => LossReason::KeyGone,
             Strayed::Gone | Strayed::Lapsed => return self.lapse(),
             Strayed::Settled => return self.end(),
         };
-        self.lose(reason);
+        self.lose(if runs { self.confirmed.loss(self.term(), reason) } else { reason });
     }
 
     pub(super) fn set_trouble(&self, trouble: Option<String>) -> bool {

@@ -35,21 +35,21 @@ pub(crate) fn tend(held: &Arc<HeldAttempt>) -> Option<BoxFuture<'static, ()>> {
 /// The renewal owns no part of the attempt: one that is dropped meanwhile is abandoned at once.
 fn renewal(held: &Arc<HeldAttempt>, sent: Uptime) -> BoxFuture<'static, ()> {
     let lease = held.terms.lease;
-    let within = renewal_limit(&held.inner, lease);
+    let (within, term) = (renewal_limit(&held.inner, lease), held.term());
     let decision = KeepAlive { token: held.token.clone(), lease, not_after: Timestamp::MAX };
     let (backend, keys, held) = (held.inner.backend.clone(), held.keys.clone(), Arc::downgrade(held));
     Box::pin(async move {
         let answer = backend.apply(Lane::Renewal, &keys, decision, within).await;
         if let Some(held) = held.upgrade() {
-            note(&held, sent, answer.map(|answer| answer.reply));
+            note(&held, sent, term, answer.map(|answer| answer.reply));
         }
     })
 }
 
-fn note(held: &Arc<HeldAttempt>, sent: Uptime, answer: Result<KeepAliveReply, Error>) {
+fn note(held: &Arc<HeldAttempt>, sent: Uptime, term: u64, answer: Result<KeepAliveReply, Error>) {
     match answer {
         Ok(KeepAliveReply::Kept) => {
-            held.prolong(sent);
+            held.prolong(sent, term);
             held.set_trouble(None);
             held.class.renewed();
             held.tend_at(held.next_due(sent));

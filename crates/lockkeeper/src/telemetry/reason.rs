@@ -14,6 +14,7 @@ pub(crate) enum Reason {
     Cancelled,
     Closed,
     Expired,
+    Failover,
     HeldByAnother,
     KeyGone,
     Lost,
@@ -32,13 +33,14 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// In the order of their numbers.
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::None,
         Self::BadArgument,
         Self::Busy,
         Self::Cancelled,
         Self::Closed,
         Self::Expired,
+        Self::Failover,
         Self::HeldByAnother,
         Self::KeyGone,
         Self::Lost,
@@ -56,8 +58,9 @@ impl Reason {
     ];
 
     /// Those of [`of_loss`](Self::of_loss).
-    pub(super) const LOSSES: [Self; 7] = [
+    pub(super) const LOSSES: [Self; 8] = [
         Self::Expired,
+        Self::Failover,
         Self::KeyGone,
         Self::NotRenewed,
         Self::HeldByAnother,
@@ -75,6 +78,7 @@ impl Reason {
             Self::Cancelled => "cancelled",
             Self::Closed => "closed",
             Self::Expired => "expired",
+            Self::Failover => "failover",
             Self::HeldByAnother => "held_by_another",
             Self::KeyGone => "key_gone",
             Self::Lost => "lost",
@@ -106,6 +110,7 @@ impl Reason {
             LossReason::Released | LossReason::HandedOver => return None,
             LossReason::Expired => Self::Expired,
             LossReason::KeyGone => Self::KeyGone,
+            LossReason::Failover => Self::Failover,
             LossReason::NotRenewed(_) => Self::NotRenewed,
             LossReason::HeldByAnother(_) => Self::HeldByAnother,
             LossReason::MaxHold => Self::MaxHold,

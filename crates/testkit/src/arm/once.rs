@@ -123,7 +123,7 @@ impl OnceArm for SteppedRedis {
     }
 
     fn kept_once(&self, key: &Key) -> OnceKept {
-        let of = |command: &[u8]| self.server.command_bytes(&[command, key.as_bytes()]).expect("a reply");
+        let of = |command: &[u8]| self.server().command_bytes(&[command, key.as_bytes()]).expect("a reply");
         let (kind, left) = (of(b"TYPE"), of(b"PTTL").as_int().expect("a number"));
         match kind.as_str() {
             Some("none") => OnceKept::Nothing,

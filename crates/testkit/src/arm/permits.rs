@@ -96,7 +96,7 @@ impl PermitArm for SteppedRedis {
             PermitPlant::Persist => self.command(&[b"PERSIST", &key]),
             PermitPlant::Holder(token, left_us) => {
                 let ends = (self.server_clock() + left_us).to_string();
-                let reply = self.server.command_bytes(&[b"TYPE", &key]).expect("a reply");
+                let reply = self.server().command_bytes(&[b"TYPE", &key]).expect("a reply");
                 if reply.as_str() == Some("string") {
                     self.command(&[b"DEL", &key]);
                 }
@@ -107,7 +107,7 @@ impl PermitArm for SteppedRedis {
     }
 
     fn kept_for_ms(&self, key: &Key) -> Option<u64> {
-        let reply = self.server.command_bytes(&[b"PTTL", &permit_key(key)]).expect("a reply");
+        let reply = self.server().command_bytes(&[b"PTTL", &permit_key(key)]).expect("a reply");
         let left = reply.as_int().expect("a number");
         assert_ne!(left, -1, "{key} has no expiry");
         u64::try_from(left).ok()

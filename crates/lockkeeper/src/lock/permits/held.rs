@@ -15,6 +15,7 @@ use crate::background::Slot;
 use crate::clock::sleep_until;
 use crate::keeper::Inner;
 use crate::lock::claim::Claimed;
+use crate::lock::confirmed::Confirmed;
 use crate::lock::give_back::{Doubt, Dropped, GiveBack, Kind};
 use crate::lock::outcome::LossReason;
 use crate::lock::tended::Tended;
@@ -35,6 +36,7 @@ pub(crate) struct HeldPermit {
     in_doubt_until: Option<Timestamp>,
     /// Microseconds of uptime. Only moves later.
     deadline: AtomicU64,
+    confirmed: Confirmed,
     /// Why the last renewal failed, if it did.
     trouble: Mutex<Option<String>>,
     /// Empty while held. Set once, then those who wait for it are told.
@@ -49,7 +51,7 @@ pub(crate) struct HeldPermit {
 
 impl HeldPermit {
     pub(super) fn new(wanted: &Concurrency, lease: Lease, claimed: Claimed, line: Arc<Line>) -> Arc<Self> {
-        let Claimed { token, sent, in_doubt_until } = claimed;
+        let Claimed { token, sent, term, in_doubt_until } = claimed;
         wanted.inner.permits.took();
         wanted.class.held(1);
         let held = Arc::new(Self {
@@ -63,6 +65,7 @@ impl HeldPermit {
             since: sent,
             in_doubt_until,
             deadline: AtomicU64::new(lease.deadline(sent).as_micros()),
+            confirmed: Confirmed::new(term),
             trouble: Mutex::new(None),
             ended: OnceLock::new(),
             has_ended: Notify::new(),
@@ -70,7 +73,7 @@ impl HeldPermit {
             slot: Mutex::new(None),
             line,
         });
-        held.tend_at(held.next_due(sent));
+        held.tend_at(held.confirmed.due(held.term(), held.next_due(sent)));
         held
     }
 
@@ -88,8 +91,14 @@ impl HeldPermit {
         Uptime::from_micros(self.deadline.load(Ordering::Acquire))
     }
 
-    /// The lease was granted again for a request sent at `sent`.
-    pub(super) fn prolong(&self, sent: Uptime) {
+    /// The primary's number now.
+    pub(super) fn term(&self) -> u64 {
+        self.inner.backend.term(&self.keys)
+    }
+
+    /// The lease was granted again for a request sent at `sent`, in `term`.
+    pub(super) fn prolong(&self, sent: Uptime, term: u64) {
+        self.confirmed.again(term);
         self.deadline.fetch_max(self.lease.deadline(sent).as_micros(), Ordering::AcqRel);
     }
 
@@ -139,7 +148,7 @@ impl HeldPermit {
     /// The server knows nothing of it.
     pub(super) fn lose_as_absent(&self) {
         if self.inner.clock.uptime() < self.deadline() {
-            self.lose(LossReason::KeyGone);
+            self.lose(self.confirmed.loss(self.term(), LossReason::KeyGone));
         } else {
             self.lapse();
         }

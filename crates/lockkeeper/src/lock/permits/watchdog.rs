@@ -35,7 +35,7 @@ pub(crate) fn tend(held: &Arc<HeldPermit>) -> Option<BoxFuture<'static, ()>> {
 
 /// The renewal owns no part of the permit: one that is dropped meanwhile is released at once.
 fn renewal(held: &Arc<HeldPermit>, sent: Uptime) -> BoxFuture<'static, ()> {
-    let within = renewal_limit(&held.inner, held.lease);
+    let (within, term) = (renewal_limit(&held.inner, held.lease), held.term());
     let decision = RenewPermit { token: held.token.clone(), lease: held.lease, not_after: Timestamp::MAX };
     let (backend, keys, level) = (held.inner.backend.clone(), held.keys.clone(), held.durability);
     let held = Arc::downgrade(held);
@@ -43,15 +43,15 @@ fn renewal(held: &Arc<HeldPermit>, sent: Uptime) -> BoxFuture<'static, ()> {
         let lasting = backend.apply_lasting(level, Lane::Renewal, &keys, decision, within).await;
         if let Some(held) = held.upgrade() {
             // One that too few have does not count.
-            note(&held, sent, lasting.and_then(|lasting| lasting.reply("renew_permit")));
+            note(&held, sent, term, lasting.and_then(|lasting| lasting.reply("renew_permit")));
         }
     })
 }
 
-fn note(held: &Arc<HeldPermit>, sent: Uptime, answer: Result<RenewPermitReply, Error>) {
+fn note(held: &Arc<HeldPermit>, sent: Uptime, term: u64, answer: Result<RenewPermitReply, Error>) {
     match answer {
         Ok(RenewPermitReply::Renewed) => {
-            held.prolong(sent);
+            held.prolong(sent, term);
             held.set_trouble(None);
             held.class.renewed();
             held.tend_at(held.next_due(sent));

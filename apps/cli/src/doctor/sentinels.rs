@@ -1,0 +1,110 @@
+//! The Sentinels: whether they can be asked, agree, and are enough for a failover; how far the replicas lag.
+
+use lockkeeper::redis::SentinelView;
+
+use super::facts::Facts;
+use super::finding::{Finding, Level};
+use super::replication;
+
+const CHECK: &str = "sentinel";
+/// With fewer, the loss of one ends all failovers.
+const ENOUGH: usize = 3;
+/// A replica that has not told for longer how far it is has trouble.
+const LARGE_LAG: u64 = 10;
+
+/// What the Sentinels of the URL say. Worst first: one finding for all of them.
+pub(super) fn check(views: &[SentinelView]) -> Finding {
+    let silent = views.iter().filter(|view| view.primary.is_err()).count();
+    let without = views.iter().find_map(|view| view.quorum.clone()?.err());
+    let (level, title, seen, advice) = if !agree(views) {
+        (
+            Level::Problem,
+            "The Sentinels do not agree on the primary".to_owned(),
+            "During a failover that is so for a moment. Else one of them is cut off, or watches something else.",
+            "Ask again in a minute, then look at the Sentinels that say something else.",
+        )
+    } else if let Some(words) = without {
+        (
+            Level::Problem,
+            format!("The Sentinels cannot fail over: {words}"),
+            "When the primary goes away, no lock is taken until it is back.",
+            "Bring the missing Sentinels back, and see that they reach each other.",
+        )
+    } else if silent > 0 {
+        (
+            Level::Warning,
+            format!("{silent} of {} Sentinels cannot be asked from here", views.len()),
+            "The others are enough for now.",
+            "Look at those, or take them out of the URL.",
+        )
+    } else if views.len() < ENOUGH {
+        (
+            Level::Warning,
+            format!("The URL names {}", counted(views.len())),
+            "When those are away, the primary is not found.",
+            "Run three or more on different machines, and name them all.",
+        )
+    } else {
+        let title = format!("All {} Sentinels agree, and can fail over", views.len());
+        return Finding::new(CHECK, Level::Ok, title);
+    };
+    Finding::new(CHECK, level, title).seen(seen).advice(advice).items(views.iter().map(line).collect())
+}
+
+/// How far each replica is behind the primary. Nothing without replicas.
+pub(super) fn lag(facts: &Facts) -> Option<Finding> {
+    let replicas = replication::lags(facts, facts.number("master_repl_offset").unwrap_or(0));
+    let worst = replicas.iter().map(|replica| replica.lag).max()?;
+    let items = replicas.iter().map(|replica| {
+        let (name, lag, behind) = (&replica.name, replica.lag, replica.behind);
+        format!("{name}: told {lag} s ago, {behind} bytes behind, {}", replica.state)
+    });
+    let is_well = worst < LARGE_LAG && replicas.iter().all(|replica| replica.state == "online");
+    let finding = if is_well {
+        Finding::new("replica-lag", Level::Ok, "The replicas follow the primary")
+    } else {
+        Finding::new("replica-lag", Level::Warning, "A replica does not follow the primary")
+            .seen("Promoted now, it would not know the locks that were taken since.")
+            .advice("Look at its log and its connection to the primary.")
+    };
+    Some(finding.items(items.collect()))
+}
+
+/// All that answer name the same primary.
+fn agree(views: &[SentinelView]) -> bool {
+    let mut named = views.iter().filter_map(|view| view.primary.as_ref().ok());
+    let first = named.next().and_then(Option::as_ref).map(|(at, _)| at);
+    named.all(|next| next.as_ref().map(|(at, _)| at) == first)
+}
+
+fn line(view: &SentinelView) -> String {
+    let says = match (&view.primary, &view.quorum) {
+        (Err(trouble), _) => trouble.clone(),
+        (Ok(None), _) => "watches no such service".to_owned(),
+        (Ok(Some((at, epoch))), Some(Err(words))) => format!("primary {at} since epoch {epoch}; {words}"),
+        (Ok(Some((at, epoch))), _) => format!("primary {at} since epoch {epoch}"),
+    };
+    format!("{}: {says}", view.address)
+}
+
+fn counted(count: usize) -> String {
+    if count == 1 { "one Sentinel".to_owned() } else { format!("{count} Sentinels") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_is_silent_or_not_online_is_a_warning() {
+        let level = |line: &str| {
+            let info = format!("master_repl_offset:100\r\nslave0:{line}\r\n");
+            lag(&Facts::of(&info, &[])).map(|found| (found.level, found.items.join("")))
+        };
+        let (well, text) = level("ip=h,port=1,state=online,offset=90,lag=1").unwrap();
+        assert_eq!((well, text.as_str()), (Level::Ok, "h:1: told 1 s ago, 10 bytes behind, online"));
+        assert_eq!(level("ip=h,port=1,state=online,offset=90,lag=11").unwrap().0, Level::Warning);
+        assert_eq!(level("ip=h,port=1,state=wait_bgsave,offset=0,lag=0").unwrap().0, Level::Warning);
+        assert!(lag(&Facts::of("", &[])).is_none());
+    }
+}
