@@ -3,6 +3,7 @@
 //! Each decision of `lockkeeper-core` has one Lua file here, its *port*; a differential test holds the two together.
 //! Use the `lockkeeper` crate to lock; use this one to build on the store itself.
 
+pub mod access;
 mod attempt;
 mod clock;
 mod config;
