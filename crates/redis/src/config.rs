@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lockkeeper_core::{Error, ErrorKind};
 
+use crate::tls::Tls;
 use crate::url::{Places, Target};
 
 /// The longest time for one attempt to connect: TCP, TLS, authentication and probe together.
@@ -43,7 +44,7 @@ pub struct RedisConfig {
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) credentials: Option<Arc<dyn CredentialProvider>>,
-    pub(crate) root_certificate: Option<Vec<u8>>,
+    pub(crate) tls: Tls,
 }
 
 impl RedisConfig {
@@ -63,7 +64,7 @@ impl RedisConfig {
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             credentials: None,
-            root_certificate: None,
+            tls: Tls::default(),
         })
     }
 
@@ -89,11 +90,29 @@ impl RedisConfig {
         self
     }
 
-    /// Trusts this certificate authority (PEM) instead of the system's, for `rediss://`.
-    #[must_use]
-    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.root_certificate = Some(pem.into());
-        self
+    /// Trusts this certificate authority, or several (PEM), instead of the system's, for `rediss://` and the other forms
+    /// with two `s`.
+    ///
+    /// # Errors
+    /// It is not PEM, damaged, or holds no certificate.
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Result<Self, Error> {
+        self.tls.trust(pem.into())?;
+        Ok(self)
+    }
+
+    /// Shows this certificate (PEM, followed by those that vouch for it, if any) to a server that asks for one. Its key is
+    /// PEM too: PKCS #8, PKCS #1 or SEC 1.
+    ///
+    /// # Errors
+    /// Either is not PEM, or damaged; the key is encrypted, of a kind that is not supported, or that of another certificate.
+    /// Never shows a key.
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Result<Self, Error> {
+        self.tls.present(certificate.into(), key.into())?;
+        Ok(self)
     }
 
     /// The configured limit for one command.
@@ -109,7 +128,10 @@ impl RedisConfig {
 
 impl fmt::Debug for RedisConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisConfig").field("target", &self.address()).finish_non_exhaustive()
+        f.debug_struct("RedisConfig")
+            .field("target", &self.address())
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisConnectionInfo, TlsCertificates, cmd,
+    PushInfo, RedisConnectionInfo, cmd,
 };
 use tokio::time::timeout;
 
@@ -167,9 +167,7 @@ impl Connector {
         }
         // An error here means that a provider was installed before, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let certificates =
-            TlsCertificates { client_tls: None, root_cert: self.config.root_certificate.clone() };
-        Client::build_with_tls(info, certificates).map_err(invalid)
+        Client::build_with_tls(info, self.config.tls.certificates()).map_err(invalid)
     }
 
     fn connection_info(

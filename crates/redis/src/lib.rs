@@ -20,6 +20,7 @@ mod reply;
 mod scan;
 mod script;
 mod store;
+mod tls;
 mod url;
 mod wake;
 

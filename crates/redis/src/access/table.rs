@@ -21,7 +21,6 @@ pub(super) struct Row {
 const EVALSHA: (&str, &str) = ("evalsha", "each call carries the script's source");
 const EVALSHA_RO: (&str, &str) = ("evalsha_ro", "looking waits while writes are paused");
 const EVAL_RO: (&str, &str) = ("eval_ro", "looking waits while writes are paused");
-const HELLO: (&str, &str) = ("hello", "who waits is not told, and polls");
 const TRACKING: (&str, &str) = ("client|tracking", "who waits is not told, and polls");
 const HGETALL: (&str, &str) = ("hgetall", "it is not seen who waits");
 const HLEN: (&str, &str) = ("hlen", "it is not seen who waits");
@@ -60,7 +59,7 @@ pub(super) static ROWS: [Row; 15] = [
         purpose: "being told of releases",
         keys: &[Locks],
         must: &["eval", "time", "get", "set", "del", "pttl", "pexpire"],
-        may: &[EVALSHA, HELLO, TRACKING],
+        may: &[EVALSHA, TRACKING],
         scripts: &[&scripts::ACQUIRE, &scripts::RENEW, &scripts::RELEASE, &scripts::SWAP],
         ..NONE
     },
@@ -170,7 +169,7 @@ pub(super) static ROWS: [Row; 15] = [
         purpose: "operations that run once",
         keys: &[Once],
         must: &["eval", "time", "get", "getrange", "strlen", "set", "pttl", "pexpireat"],
-        may: &[EVALSHA, EVAL_RO, EVALSHA_RO, HELLO, TRACKING, ("scan", "records cannot be listed")],
+        may: &[EVALSHA, EVAL_RO, EVALSHA_RO, TRACKING, ("scan", "records cannot be listed")],
         scripts: &[
             &scripts::BEGIN,
             &scripts::KEEP_ALIVE,

@@ -6,8 +6,7 @@ use super::*;
 use crate::script::SCRIPTS;
 
 /// Commands that run scripts, or that are sent by themselves.
-const OUTSIDE: [&str; 8] =
-    ["eval", "evalsha", "eval_ro", "evalsha_ro", "hello", "client|tracking", "scan", "get"];
+const OUTSIDE: [&str; 7] = ["eval", "evalsha", "eval_ro", "evalsha_ro", "client|tracking", "scan", "get"];
 
 /// What a script calls. Every call names its command literally, so that this finds them all.
 fn called(source: &str) -> BTreeSet<String> {
