@@ -99,12 +99,16 @@ async fn waiters(keeper: &Keeper, server: &RedisServer) -> Result<(), Error> {
     let waiting = tokio::spawn(async move { lock.acquire().await });
     let sees = async |count: u64| keeper.inspect("w").await.is_ok_and(|seen| seen.waiting() == count);
     let seen = soon(async || sees(1).await).await;
+    let expires = command(server, &["PTTL", "lock:~wait:{lock:w}"]).as_int();
     waiting.abort();
     let gone = soon(async || sees(0).await).await;
     keeper.inspect("w").await?;
     command(server, &["DEL", "lock:w"]);
     if !(seen && gone) {
         return Err(degraded("who waits is not seen, or still after they left"));
+    }
+    if expires == Some(-1) {
+        return Err(degraded("a note without an end"));
     }
     let guard = keeper.lock("w2")?.acquire().await?.or_busy()?;
     // A renewal of the note, and the grant of what was waited for.
