@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 
 use crate::error::{CallError, malformed};
 use crate::link::{Link, Up};
+use crate::native::{self, NotDone, Plain};
 use crate::node::{Lane, Node};
 use crate::port::Port;
 use crate::reply::{Fields, Malformed};
@@ -55,10 +56,42 @@ impl<'a, D: Port> Attempt<'a, D> {
 
     async fn try_once(&mut self) -> Result<Next<D::Reply>, Error> {
         let mut up = self.link().up(self.left()).await.map_err(|failure| failure.into_error(D::NAME))?;
-        if !up.info().scripts {
-            return Err(scripts_forbidden::<D>());
+        if up.info().scripts { self.send(&mut up).await } else { self.send_plain(&mut up).await }
+    }
+
+    /// By plain commands, where the caller chose that. Nothing bounds when they are run: there is no "not after".
+    async fn send_plain(&mut self, up: &mut Up) -> Result<Next<D::Reply>, Error> {
+        let native = match self.decision.native() {
+            Some(native) if self.node.allows_plain() => native,
+            _ => return Err(native::forbidden::<D>(D::NAME)),
+        };
+        let at = self.node.clock().now();
+        let mut plain = Plain { node: self.node, lane: self.lane, up, ends: self.ends, at };
+        let done = plain.run::<D>(self.at, native.step).await;
+        self.sent += 1;
+        match done {
+            Ok(done) => {
+                let reply = (native.read)(done).ok_or_else(|| malformed(D::NAME, "of another step"))?;
+                Ok(Next::Done(Answer { reply, at: plain.at, sent: self.sent }))
+            }
+            Err(NotDone::Refused(error)) => Err(error),
+            Err(NotDone::Call(error)) => self.not_done(error),
         }
-        self.send(&mut up).await
+    }
+
+    /// A copy that has no reply.
+    fn not_done(&mut self, error: CallError) -> Result<Next<D::Reply>, Error> {
+        match error {
+            CallError::Answered(words) => {
+                self.sent -= 1;
+                Err(words.into_error(D::NAME))
+            }
+            CallError::Broken(reason) if D::REPEATABLE && self.in_doubt.is_none() => {
+                self.in_doubt = Some(CallError::Broken(reason));
+                Ok(Next::Again)
+            }
+            error => Err(unanswered(D::NAME, &error, self.latest)),
+        }
     }
 
     /// Sends one copy, stamped with what is left of the limit in the server's time (invariant 5 relies on it).
@@ -74,15 +107,7 @@ impl<'a, D: Port> Attempt<'a, D> {
         self.sent += 1;
         match self.run_script(up, left).await {
             Ok(value) => self.read(value, sent_at),
-            Err(CallError::Answered(words)) => {
-                self.sent -= 1;
-                Err(words.into_error(D::NAME))
-            }
-            Err(CallError::Broken(reason)) if D::REPEATABLE && self.in_doubt.is_none() => {
-                self.in_doubt = Some(CallError::Broken(reason));
-                Ok(Next::Again)
-            }
-            Err(error) => Err(unanswered(D::NAME, &error, self.latest)),
+            Err(error) => self.not_done(error),
         }
     }
 
@@ -168,9 +193,4 @@ pub(crate) fn unanswered(operation: &'static str, error: &CallError, not_after: 
         CallError::Silent | CallError::Answered(_) => "no answer within the limit".to_owned(),
     };
     Error::new(ErrorKind::OutcomeUnknown { not_after }, operation, detail)
-}
-
-fn scripts_forbidden<D: Port>() -> Error {
-    let detail = "this server or user may not run scripts (EVAL, EVALSHA); nothing was taken";
-    Error::new(ErrorKind::Unsupported, D::NAME, detail)
 }

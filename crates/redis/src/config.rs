@@ -45,6 +45,7 @@ pub struct RedisConfig {
     pub(crate) response_timeout: Duration,
     pub(crate) credentials: Option<Arc<dyn CredentialProvider>>,
     pub(crate) tls: Tls,
+    pub(crate) without_scripts: bool,
 }
 
 impl RedisConfig {
@@ -65,6 +66,7 @@ impl RedisConfig {
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             credentials: None,
             tls: Tls::default(),
+            without_scripts: false,
         })
     }
 
@@ -113,6 +115,19 @@ impl RedisConfig {
     ) -> Result<Self, Error> {
         self.tls.present(certificate.into(), key.into())?;
         Ok(self)
+    }
+
+    /// Where the server, or the user, may not run scripts, makes do with plain locks instead of an error: one key, by plain
+    /// commands that compare with the token. Needs `SET … IFEQ` (Valkey 8.1, Redis 8.4). Where scripts may be run, nothing
+    /// changes.
+    ///
+    /// A plain lock has **no fence** (`fence()` is an error), and nothing keeps a server that was stopped from taking it late
+    /// for a caller who has left: it then stays until its lease ends. Nobody sees who waits. Several keys, and everything that is no
+    /// lock, stay errors.
+    #[must_use]
+    pub fn without_scripts(mut self) -> Self {
+        self.without_scripts = true;
+        self
     }
 
     /// The configured limit for one command.

@@ -97,6 +97,11 @@ impl ServerWords {
         self.text.contains("unknown command")
     }
 
+    /// The key holds another type.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        self.code == "WRONGTYPE"
+    }
+
     /// The script did not run, and sending it in another way may help: the hash, or the command, is not to be had.
     pub(crate) fn asks_for_another_way(&self) -> bool {
         self.is_no_script() || self.is_unknown_command() || self.text.contains("'eval")

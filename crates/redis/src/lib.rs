@@ -11,6 +11,7 @@ mod connect;
 mod error;
 mod layout;
 mod link;
+mod native;
 mod node;
 pub mod port;
 mod ports;
