@@ -28,6 +28,10 @@ pub struct Common {
     #[command(flatten)]
     tls: Certificates,
 
+    /// Where the server forbids scripts, make do with plain locks: one key, no fence (Valkey 8.1, Redis 8.4).
+    #[arg(long, global = true)]
+    without_scripts: bool,
+
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub json: bool,
@@ -91,7 +95,8 @@ impl Common {
     /// # Errors
     /// The URL is malformed; the certificates are.
     pub fn builder_for(&self, url: &str) -> anyhow::Result<KeeperBuilder> {
-        Ok(Keeper::builder().redis(self.tls.apply(RedisConfig::from_url(url)?)?))
+        let builder = Keeper::builder().redis(self.tls.apply(RedisConfig::from_url(url)?)?);
+        Ok(if self.without_scripts { builder.without_scripts() } else { builder })
     }
 
     /// Connects, for the keys of `namespace`.

@@ -169,7 +169,7 @@ impl fmt::Debug for Credentials {
 ///
 /// # Contract
 /// Called once per attempt to connect, inside the connect time-out. *Failure*: the attempt fails and is repeated
-/// after a pause. *Cancel safety*: the future may be dropped.
+/// after a pause; its error is shown, so leave secrets out of it. *Cancel safety*: the future may be dropped.
 pub trait CredentialProvider: Send + Sync + 'static {
     /// The credentials to use now.
     fn credentials(&self) -> CredentialFuture<'_>;

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::clock::ServerClock;
 use crate::config::{Credentials, KEEP_ALIVE, MAX_DEAF_ATTEMPTS, RedisConfig};
-use crate::error::{CallError, Failure, classify};
+use crate::error::{CallError, Failure, classify, without_arguments};
 use crate::probe::{ServerInfo, probe};
 use crate::url::{Address, Target};
 use crate::wake::Watched;
@@ -81,10 +81,19 @@ impl Connector {
 
     async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let credentials = self.credentials().await?;
+        let attempted = self.attempt_as(&credentials, ears).await;
+        attempted.map_err(|failure| failure.without(&credentials.password))
+    }
+
+    async fn attempt_as(
+        &self,
+        credentials: &Credentials,
+        ears: Ears,
+    ) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let (connection, tracking) = match ears {
-            Ears::Closed => (self.open(&credentials, ProtocolVersion::RESP2).await?, None),
+            Ears::Closed => (self.open(credentials, ProtocolVersion::RESP2).await?, None),
             Ears::Open => {
-                let (connection, hears) = self.open_waiting(&credentials).await?;
+                let (connection, hears) = self.open_waiting(credentials).await?;
                 (connection, Some(hears))
             }
         };
@@ -112,7 +121,7 @@ impl Connector {
             Err(refusal) => refusal,
         };
         let connection = self.open(credentials, ProtocolVersion::RESP2).await?;
-        self.watched.report_refusal(&refusal.detail);
+        self.watched.report_refusal(&refusal.without(&credentials.password).detail);
         Ok((connection, false))
     }
 
@@ -205,7 +214,8 @@ impl Connector {
             return Failure { kind: ErrorKind::Refused(Refusal::NotAuthenticated), detail };
         }
         if error.kind() == redis::ErrorKind::RESP3NotSupported {
-            return Failure { kind: ErrorKind::Unsupported, detail: error.to_string() };
+            let detail = without_arguments(&error.to_string()).to_owned();
+            return Failure { kind: ErrorKind::Unsupported, detail };
         }
         if matches!(error.kind(), redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType) {
             let detail = format!("{} does not answer as a Redis server", self.name());
@@ -215,7 +225,8 @@ impl Connector {
             CallError::Answered(words) => {
                 Failure { kind: ErrorKind::Refused(words.refusal()), detail: words.text().to_owned() }
             }
-            _ => Failure::unreachable(format!("{}: {error}", self.name())),
+            CallError::Broken(reason) => Failure::unreachable(format!("{}: {reason}", self.name())),
+            CallError::Silent => Failure::unreachable(format!("{}: no answer", self.name())),
         }
     }
 }
