@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use lockkeeper::redis::CredentialProvider;
 use lockkeeper::{Credentials, Error, Keeper, RedisConfig};
 use lockkeeper_faults::{RedisServer, ServerKind, available};
-use lockkeeper_testkit::fake::{Fake, FakeServer};
+use lockkeeper_testkit::fake::{Fake, FakeServer, greeting};
 use support::{command, ms, secs, waits};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -161,6 +161,13 @@ async fn no_failure_shows_a_password() {
     }
 
     // Who waits asks in another protocol, whose greeting has the password in it.
+    let fake = FakeServer::start(|_, words| match words[0].as_str() {
+        "AUTH" => Fake::Say("+OK".to_owned()),
+        "HELLO" => Fake::Say(format!("-ERR I was told {}", words.join(" "))),
+        _ => greeting(words).unwrap_or_else(|| Fake::Say("-ERR no".to_owned())),
+    });
+    let url = fake.url().replace("redis://", &format!("redis://app:{IN_URL}@"));
+    goes_wrong("a greeting that is repeated", RedisConfig::from_url(&url), &mut shown).await;
     let deaf = RedisServer::builder().password("hunter2/secret").config("rename-command", "HELLO \"\"");
     if let Ok(deaf) = deaf.start() {
         let url = deaf.url().replace("redis://", &format!("redis://:{IN_URL}@"));
