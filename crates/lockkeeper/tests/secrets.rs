@@ -163,7 +163,7 @@ async fn no_failure_shows_a_password() {
     // Who waits asks in another protocol, whose greeting has the password in it.
     let fake = FakeServer::start(|_, words| match words[0].as_str() {
         "AUTH" => Fake::Say("+OK".to_owned()),
-        "HELLO" => Fake::Say(format!("-ERR I was told {}", words.join(" "))),
+        "HELLO" => Fake::Say(format!("-ERR unknown command: {}", words.join(" "))),
         _ => greeting(words).unwrap_or_else(|| Fake::Say("-ERR no".to_owned())),
     });
     let url = fake.url().replace("redis://", &format!("redis://app:{IN_URL}@"));
