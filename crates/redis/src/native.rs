@@ -15,12 +15,12 @@ use crate::link::Up;
 use crate::node::{Lane, Node};
 use crate::port::Port;
 
-/// So many times in a row a holder may go between two commands of ours before it counts as busy.
-const MAX_GONE: u32 = 3;
+/// So many times in a row it may change hands while we look, before it counts as busy.
+const MAX_GONE: u32 = 4;
 /// The rest of a lock that is released where nothing compares and deletes: the shortest expiry there is.
 const AT_ONCE_MS: u64 = 1;
 /// What stands there meanwhile: no renewal under way takes it for its own token.
-const RELEASED: &[u8] = b"released";
+const RELEASED: &[u8] = b"released by lockkeeper";
 /// What the probe compares with, on a key that nobody uses.
 const PROBE: &str = "probe";
 
@@ -191,7 +191,8 @@ impl Plain<'_> {
                     done => return Ok(done),
                 },
                 Some(seen) => return Ok(Done::Other(seen)),
-                None => {}
+                // It ended just now, or was released and is about to.
+                None => tokio::time::sleep(Duration::from_millis(AT_ONCE_MS)).await,
             }
         }
         // It changes hands faster than we can look.
@@ -248,10 +249,7 @@ impl Plain<'_> {
         let mut replies = self.together(&[free, get(key), pttl(key)]).await?.into_iter();
         match next(&mut replies)? {
             Value::Okay | Value::Int(1) => Ok(Done::Yes),
-            _ => Ok(match seen(&mut replies)? {
-                Some(seen) if seen.holder.token_bytes() != RELEASED => Done::Other(seen),
-                _ => Done::Gone,
-            }),
+            _ => Ok(seen(&mut replies)?.map_or(Done::Gone, Done::Other)),
         }
     }
 
@@ -320,6 +318,9 @@ fn next(replies: &mut impl Iterator<Item = Result<Value, CallError>>) -> Result<
 fn seen(replies: &mut impl Iterator<Item = Result<Value, CallError>>) -> Result<Option<Seen>, CallError> {
     let (holder, left) = (next(replies), next(replies));
     let Value::BulkString(bytes) = holder? else { return Ok(None) };
+    if bytes == RELEASED {
+        return Ok(None);
+    }
     let remaining = match left? {
         // It ended between the two.
         Value::Int(-2) => Some(Duration::ZERO),
