@@ -25,13 +25,13 @@ pub(crate) struct Certificates {
     /// Show the certificate in this file (PEM) to a server that asks for one. Needs --key.
     ///
     /// Without it, the environment's LOCKKEEPER_CERT counts.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long = "cert", id = "client_cert", global = true, value_name = "FILE")]
     cert: Option<PathBuf>,
 
     /// The key of that certificate (PEM, not encrypted).
     ///
     /// Without it, the environment's LOCKKEEPER_KEY counts.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long = "key", id = "client_key", global = true, value_name = "FILE")]
     key: Option<PathBuf>,
 }
 

@@ -110,15 +110,14 @@ async fn waiters(keeper: &Keeper, server: &RedisServer) -> Result<(), Error> {
     if expires == Some(-1) {
         return Err(degraded("a note without an end"));
     }
-    let guard = keeper.lock("w2")?.acquire().await?.or_busy()?;
-    // A renewal of the note, and the grant of what was waited for.
-    let lock = keeper.lock("w2")?.wait(secs(20));
+    // And the grant of what was waited for.
+    command(server, &["SET", "lock:w", "somebody", "PX", "60000"]);
+    let lock = keeper.lock("w")?.wait(secs(20));
     let waiting = tokio::spawn(async move { lock.acquire().await });
     until("in line", SOON, async || keeper.health().await.waiting == 1).await;
-    command(server, &["DEL", "lock:w2"]);
-    drop(guard);
+    command(server, &["DEL", "lock:w"]);
     let guard = waiting.await.unwrap()?.or_busy()?;
-    command(server, &["DEL", "lock:w2"]);
+    command(server, &["DEL", "lock:w"]);
     drop(guard);
     Ok(())
 }
