@@ -21,6 +21,8 @@ use crate::watch::{self, WatchArgs};
 const AFTER_HELP: &str = "\
 Environment:
   LOCKKEEPER_URL, REDIS_URL  the server, unless --url is given
+  LOCKKEEPER_CA, LOCKKEEPER_CERT, LOCKKEEPER_KEY
+                             files for TLS, unless --ca, --cert and --key are given
   LOCKKEEPER_LOG             what is logged to standard error: error (default), warn, info, debug, …
 
 A DURATION is a number and a unit: 500ms, 30s, 5m, 2h; also 1m30s.

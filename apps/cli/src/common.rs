@@ -1,13 +1,13 @@
 //! What all commands share: where the store is, which keys are meant, how answers are printed.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use lockkeeper::redis::RedisConfig;
 use lockkeeper::{Keeper, KeeperBuilder};
 use serde::Serialize;
 
+use crate::certificates::Certificates;
 use crate::exit::Failure;
 
 /// Where the URL is looked for after `--url`, in this order.
@@ -25,9 +25,12 @@ pub struct Common {
     #[arg(long, global = true, value_name = "URL")]
     url: Option<OsString>,
 
-    /// Trust the certificate authority in this file (PEM) instead of the system's, for rediss://.
-    #[arg(long, global = true, value_name = "FILE")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    tls: Certificates,
+
+    /// Where the server forbids scripts, make do with plain locks: one key, no fence (Valkey 8.1, Redis 8.4).
+    #[arg(long, global = true)]
+    without_scripts: bool,
 
     /// Print JSON instead of text.
     #[arg(long, global = true)]
@@ -69,7 +72,7 @@ impl Common {
 
     /// The command line names a certificate authority.
     pub fn has_certificate(&self) -> bool {
-        self.ca.is_some()
+        self.tls.is_given()
     }
 
     /// A builder for the server of [`url`](Self::url).
@@ -84,14 +87,16 @@ impl Common {
             )
             .into());
         }
-        let config = RedisConfig::from_url(&url)?;
-        Ok(Keeper::builder().redis(match &self.ca {
-            Some(file) => {
-                let unreadable = |error| Failure::usage(format!("--ca {}: {error}", file.display()));
-                config.root_certificate(std::fs::read(file).map_err(unreadable)?)
-            }
-            None => config,
-        }))
+        self.builder_for(&url)
+    }
+
+    /// A builder for another server, with the certificates of this one.
+    ///
+    /// # Errors
+    /// The URL is malformed; the certificates are.
+    pub fn builder_for(&self, url: &str) -> anyhow::Result<KeeperBuilder> {
+        let builder = Keeper::builder().redis(self.tls.apply(RedisConfig::from_url(url)?)?);
+        Ok(if self.without_scripts { builder.without_scripts() } else { builder })
     }
 
     /// Connects, for the keys of `namespace`.
@@ -105,7 +110,7 @@ impl Common {
 }
 
 /// The variable and its value; an empty value counts as none.
-fn named_value(name: &'static str) -> Option<(&'static str, OsString)> {
+pub(crate) fn named_value(name: &'static str) -> Option<(&'static str, OsString)> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(|value| (name, value))
 }
 

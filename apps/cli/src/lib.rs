@@ -1,6 +1,7 @@
 //! The parts of the `lockkeeper` command.
 
 mod args;
+mod certificates;
 pub mod common;
 pub mod demo;
 pub mod doctor;

@@ -138,7 +138,7 @@ const LACKING: [(&[&str], &str); 6] = [
     (&["+@all", "~lock:*", "-eval", "-time"], "+eval +time"),
     (&["+@all", "-acl", "~other:*"], "~lock:*"),
     (&["+@all", "%R~lock:*"], "~lock:*"),
-    (&["+@all", "-@scripting", "-info", "-client", "-acl", "~lock:*"], "+evalsha +eval "),
+    (&["+@all", "-@scripting", "-info", "-client", "-acl", "~lock:*"], "+eval +evalsha"),
     (&["-@all", "+acl|whoami", "+hello"], "~lock:*"),
     (&["-@all", "+hello"], "~lock:*"),
 ];
@@ -151,16 +151,17 @@ fn a_user_who_has_to_poll_is_warned() {
             continue;
         }
         let server = RedisServer::builder().kind(kind).start().unwrap();
-        for (lacks, purpose) in [
-            (&["client|tracking"][..], "who waits for a lock polls"),
-            (&["hset", "hdel", "hgetall", "hlen", "unlink"], "seeing who waits"),
-        ] {
-            warned(&server, lacks, purpose);
-        }
+        warned(&server, &["client|tracking"], "client|tracking (waiting: who waits is not told, and polls)");
+        let notes = ["hset", "hdel", "hgetall", "hlen", "unlink"];
+        warned(
+            &server,
+            &notes,
+            "may not run hset, hdel, hgetall, hlen (for seeing who waits, and taking turns",
+        );
     }
 }
 
-fn warned(server: &RedisServer, lacks: &[&str], purpose: &str) {
+fn warned(server: &RedisServer, lacks: &[&str], item: &str) {
     // Before 7.0 a part of a command can be granted, and not taken away.
     let mut rules = vec!["ACL", "SETUSER", "app", "reset", "on", ">hunter2", "~lock:*", "+@all"];
     let taken: Vec<String> =
@@ -173,8 +174,8 @@ fn warned(server: &RedisServer, lacks: &[&str], purpose: &str) {
     let seen = doctor(&["--url", &url]);
     assert_eq!(seen.code, Some(0), "a warning is no problem\n{}", seen.text);
     let finding = seen.must("warning", "User app lacks permissions");
-    assert!(finding.contains(&format!("may not run {}", lacks.join(", "))), "{finding}");
-    assert!(finding.contains(purpose), "{finding}");
+    let finding = finding.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(finding.contains(item), "{finding}");
     let grants: Vec<String> = lacks.iter().map(|name| format!("+{name}")).collect();
     assert_eq!(seen.rule()[3..], grants, "{finding}");
     ask(server, &seen.rule().iter().map(String::as_str).collect::<Vec<_>>());
@@ -203,7 +204,7 @@ fn an_administrator_can_examine_another_user() {
     }
     ask(&server, &["ACL", "SETUSER", "app", "on", "nopass", "~jobs:*", "+@all", "-evalsha"]);
     let seen = doctor(&["--url", &server.url(), "--user", "app", "--prefix", "jobs:"]);
-    let finding = seen.must("problem", "User app lacks permissions");
+    let finding = seen.must("warning", "User app lacks permissions");
     assert!(finding.trim_end().ends_with("ACL SETUSER app +evalsha"), "{finding}");
     doctor(&["--url", &server.url(), "--user", "nobody"]).must("note", "The permissions were not examined");
 }

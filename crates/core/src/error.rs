@@ -41,7 +41,8 @@ pub enum ErrorKind {
     /// It was sent and no answer came. *It may or may not have been applied*, now or later, but not after the given
     /// server time. What may have been taken is given back in the background.
     OutcomeUnknown {
-        /// The server applies it no later than this, by its own clock. `None` where the operation takes nothing.
+        /// The server applies it no later than this, by its own clock. `None` where the operation takes nothing, and where
+        /// plain commands without scripts take it: those cannot carry a time.
         not_after: Option<Timestamp>,
     },
     /// The primary did it, and fewer than were asked for acknowledged it in time. It is given back (an acquire), or does

@@ -37,6 +37,7 @@ pub struct KeeperBuilder {
     place: Place,
     response_timeout: Option<Duration>,
     durability: Durability,
+    without_scripts: bool,
 }
 
 #[derive(Default)]
@@ -140,6 +141,13 @@ impl KeeperBuilder {
         Self { durability: level, ..self }
     }
 
+    /// Where a Redis server forbids scripts, makes do with plain locks, which have **no fence**: see
+    /// [`RedisConfig::without_scripts`]. Nothing else works there. A ready [`redis_store`](Self::redis_store) keeps its own
+    /// way.
+    pub fn without_scripts(self) -> Self {
+        Self { without_scripts: true, ..self }
+    }
+
     /// Makes the keeper.
     ///
     /// # Errors
@@ -149,7 +157,13 @@ impl KeeperBuilder {
     /// Nothing is left behind.
     pub async fn connect(self) -> Result<Keeper, Error> {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let (backend, address) = self.store.open(&clock, self.lazy, self.response_timeout).await?;
+        let store = match self.store {
+            Chosen::Redis(config) if self.without_scripts => {
+                Chosen::Redis(Box::new(config.without_scripts()))
+            }
+            store => store,
+        };
+        let (backend, address) = store.open(&clock, self.lazy, self.response_timeout).await?;
         let response_timeout = match &backend {
             Backend::Redis(lanes) => lanes.on(Lane::Command).response_timeout(),
             _ => self.response_timeout.unwrap_or(DEFAULT_RESPONSE_TIMEOUT),

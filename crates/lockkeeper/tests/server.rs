@@ -81,7 +81,7 @@ async fn tls_with_a_private_authority() {
     let config = RedisConfig::from_url(&server.url()).unwrap();
     let untrusted = Keeper::builder().redis(config.clone()).connect().await.unwrap_err();
     assert_eq!(untrusted.kind(), ErrorKind::Unreachable, "{untrusted}");
-    let trusted = config.root_certificate(key.cert.pem());
+    let trusted = config.root_certificate(key.cert.pem()).unwrap();
     locks_and_releases(&Keeper::builder().redis(trusted).connect().await.unwrap()).await;
 }
 

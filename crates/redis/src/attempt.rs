@@ -5,9 +5,10 @@ use std::time::Duration;
 use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Refusal, Timestamp, Uptime, WrongType};
 use redis::{Cmd, Value};
 
-use crate::error::{CallError, malformed};
+use crate::error::{CallError, ServerWords, malformed};
 use crate::lasting::Held;
 use crate::link::{Link, Up};
+use crate::native::{self, NotDone, Plain};
 use crate::node::{Lane, Node};
 use crate::port::Port;
 use crate::reply::{Fields, Malformed};
@@ -67,13 +68,48 @@ impl<'a, D: Port> Attempt<'a, D> {
     async fn try_once(&mut self) -> Result<Next<D::Reply>, Error> {
         let mut up = self.link().up(self.left()).await.map_err(|failure| failure.into_error(D::NAME))?;
         if !up.info().scripts {
-            return Err(scripts_forbidden::<D>());
+            return self.send_plain(&mut up).await;
         }
         let left = self.left();
         if let Way::Held(held) = &mut self.way {
             held.check(&mut up, D::NAME, left).await?;
         }
         self.send(&mut up).await
+    }
+
+    /// By plain commands, where the caller chose that. Nothing bounds when they are run: there is no "not after".
+    async fn send_plain(&mut self, up: &mut Up) -> Result<Next<D::Reply>, Error> {
+        let (native, lane) = match (self.decision.native(), &self.way) {
+            (Some(native), Way::Lane(lane)) if self.node.allows_plain() => (native, *lane),
+            _ => return Err(native::forbidden::<D>(D::NAME)),
+        };
+        let at = self.node.clock().now();
+        let mut plain = Plain { node: self.node, lane, up, ends: self.ends, at };
+        let done = plain.run::<D>(self.at, native.step).await;
+        self.sent += 1;
+        match done {
+            Ok(done) => {
+                let reply = (native.read)(done).ok_or_else(|| malformed(D::NAME, "of another step"))?;
+                Ok(Next::Done(Answer { reply, at: plain.at, sent: self.sent }))
+            }
+            Err(NotDone::Refused(error)) => Err(error),
+            Err(NotDone::Call(error)) => self.not_done(error),
+        }
+    }
+
+    /// A copy that has no reply.
+    fn not_done(&mut self, error: CallError) -> Result<Next<D::Reply>, Error> {
+        match error {
+            CallError::Answered(words) => {
+                self.sent -= 1;
+                Err(words.into_error(D::NAME))
+            }
+            CallError::Broken(reason) if D::REPEATABLE && self.in_doubt.is_none() => {
+                self.in_doubt = Some(CallError::Broken(reason));
+                Ok(Next::Again)
+            }
+            error => Err(unanswered(D::NAME, &error, self.latest)),
+        }
     }
 
     /// Sends one copy, stamped with what is left of the limit in the server's time (invariant 5 relies on it).
@@ -89,22 +125,12 @@ impl<'a, D: Port> Attempt<'a, D> {
         self.sent += 1;
         match self.run_script(up, left).await {
             Ok(value) => self.read(value, sent_at),
-            Err(CallError::Answered(words)) => {
+            Err(CallError::Answered(words)) if self.waits_for_a_primary(&words) => {
                 self.sent -= 1;
-                // A held connection has been asked who else has it: whoever acquires tries again by themselves.
-                let may_wait = matches!(self.way, Way::Lane(_)) && self.node.lookout().is_some();
-                let waits = may_wait && passes_with_a_failover(words.refusal());
-                if waits && self.left() > FAILOVER_PAUSE {
-                    tokio::time::sleep(FAILOVER_PAUSE).await;
-                    return Ok(Next::Again);
-                }
-                Err(words.into_error(D::NAME))
-            }
-            Err(CallError::Broken(reason)) if D::REPEATABLE && self.in_doubt.is_none() => {
-                self.in_doubt = Some(CallError::Broken(reason));
+                tokio::time::sleep(FAILOVER_PAUSE).await;
                 Ok(Next::Again)
             }
-            Err(error) => Err(unanswered(D::NAME, &error, self.latest)),
+            Err(error) => self.not_done(error),
         }
     }
 
@@ -180,6 +206,15 @@ impl<'a, D: Port> Attempt<'a, D> {
         }
     }
 
+    /// Another server takes over from the one that said this. On a held connection whoever acquires tries again by
+    /// themselves: it has been asked who else has the write.
+    fn waits_for_a_primary(&self, words: &ServerWords) -> bool {
+        matches!(self.way, Way::Lane(_))
+            && self.node.lookout().is_some()
+            && passes_with_a_failover(words.refusal())
+            && self.left() > FAILOVER_PAUSE
+    }
+
     fn left(&self) -> Duration {
         self.ends.since(self.node.clock().uptime())
     }
@@ -205,9 +240,4 @@ pub(crate) fn unanswered(operation: &'static str, error: &CallError, not_after: 
         CallError::Silent | CallError::Answered(_) => "no answer within the limit".to_owned(),
     };
     Error::new(ErrorKind::OutcomeUnknown { not_after }, operation, detail)
-}
-
-fn scripts_forbidden<D: Port>() -> Error {
-    let detail = "this server or user may not run scripts (EVAL, EVALSHA); nothing was taken";
-    Error::new(ErrorKind::Unsupported, D::NAME, detail)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lockkeeper_core::{Error, ErrorKind};
 
+use crate::tls::Tls;
 use crate::url::{Places, Target};
 
 /// The longest time for one attempt to connect: TCP, TLS, authentication and probe together.
@@ -43,7 +44,8 @@ pub struct RedisConfig {
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) credentials: Option<Arc<dyn CredentialProvider>>,
-    pub(crate) root_certificate: Option<Vec<u8>>,
+    pub(crate) tls: Tls,
+    pub(crate) without_scripts: bool,
 }
 
 impl RedisConfig {
@@ -67,7 +69,8 @@ impl RedisConfig {
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             credentials: None,
-            root_certificate: None,
+            tls: Tls::default(),
+            without_scripts: false,
         })
     }
 
@@ -93,10 +96,41 @@ impl RedisConfig {
         self
     }
 
-    /// Trusts this certificate authority (PEM) instead of the system's, for `rediss://`.
+    /// Trusts this certificate authority, or several (PEM), instead of the system's, for `rediss://` and the other forms
+    /// with two `s`.
+    ///
+    /// # Errors
+    /// It is not PEM, damaged, or holds no certificate.
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Result<Self, Error> {
+        self.tls.trust(pem.into())?;
+        Ok(self)
+    }
+
+    /// Shows this certificate (PEM, followed by those that vouch for it, if any) to a server that asks for one. Its key is
+    /// PEM too: PKCS #8, PKCS #1 or SEC 1.
+    ///
+    /// # Errors
+    /// Either is not PEM, or damaged; the key is encrypted, of a kind that is not supported, or that of another certificate.
+    /// Never shows a key.
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Result<Self, Error> {
+        self.tls.present(certificate.into(), key.into())?;
+        Ok(self)
+    }
+
+    /// Where the server, or the user, may not run scripts, makes do with plain locks instead of an error: one key, by plain
+    /// commands that compare with the token. Needs `SET … IFEQ` (Valkey 8.1, Redis 8.4). Where scripts may be run, nothing
+    /// changes.
+    ///
+    /// A plain lock has **no fence** (`fence()` is an error), and nothing keeps a server that was stopped from taking it late
+    /// for a caller who has left: it then stays until its lease ends. Nobody sees who waits. Several keys, and everything that is no
+    /// lock, stay errors.
     #[must_use]
-    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.root_certificate = Some(pem.into());
+    pub fn without_scripts(mut self) -> Self {
+        self.without_scripts = true;
         self
     }
 
@@ -113,7 +147,10 @@ impl RedisConfig {
 
 impl fmt::Debug for RedisConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisConfig").field("target", &self.address()).finish_non_exhaustive()
+        f.debug_struct("RedisConfig")
+            .field("target", &self.address())
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
     }
 }
 
@@ -136,7 +173,7 @@ impl fmt::Debug for Credentials {
 ///
 /// # Contract
 /// Called once per attempt to connect, inside the connect time-out. *Failure*: the attempt fails and is repeated
-/// after a pause. *Cancel safety*: the future may be dropped.
+/// after a pause; its error is shown, so leave secrets out of it. *Cancel safety*: the future may be dropped.
 pub trait CredentialProvider: Send + Sync + 'static {
     /// The credentials to use now.
     fn credentials(&self) -> CredentialFuture<'_>;

@@ -10,13 +10,13 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisConnectionInfo, TlsCertificates, cmd,
+    PushInfo, RedisConnectionInfo, cmd,
 };
 use tokio::time::timeout;
 
 use crate::clock::ServerClock;
 use crate::config::{Credentials, KEEP_ALIVE, MAX_DEAF_ATTEMPTS, RedisConfig};
-use crate::error::{CallError, Failure, classify};
+use crate::error::{CallError, Failure, classify, without_arguments};
 use crate::probe::{ServerInfo, probe};
 use crate::sentinel::Lookout;
 use crate::url::{Address, Target};
@@ -134,10 +134,19 @@ impl Connector {
 
     pub(crate) async fn attempt(&self, ears: Ears) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let credentials = self.credentials().await?;
+        let attempted = self.attempt_as(&credentials, ears).await;
+        attempted.map_err(|failure| failure.without(&credentials.password))
+    }
+
+    async fn attempt_as(
+        &self,
+        credentials: &Credentials,
+        ears: Ears,
+    ) -> Result<(MultiplexedConnection, ServerInfo), Failure> {
         let (connection, tracking) = match ears {
-            Ears::Closed => (self.open(&credentials, ProtocolVersion::RESP2).await?, None),
+            Ears::Closed => (self.open(credentials, ProtocolVersion::RESP2).await?, None),
             Ears::Open => {
-                let (connection, hears) = self.open_waiting(&credentials).await?;
+                let (connection, hears) = self.open_waiting(credentials).await?;
                 (connection, Some(hears))
             }
         };
@@ -165,7 +174,7 @@ impl Connector {
             Err(refusal) => refusal,
         };
         let connection = self.open(credentials, ProtocolVersion::RESP2).await?;
-        self.watched.report_refusal(&refusal.detail);
+        self.watched.report_refusal(&refusal.without(&credentials.password).detail);
         Ok((connection, false))
     }
 
@@ -230,9 +239,7 @@ impl Connector {
         }
         // An error here means that a provider was installed before, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let certificates =
-            TlsCertificates { client_tls: None, root_cert: self.config.root_certificate.clone() };
-        Client::build_with_tls(info, certificates).map_err(invalid)
+        Client::build_with_tls(info, self.config.tls.certificates()).map_err(invalid)
     }
 
     fn connection_info(
@@ -274,7 +281,8 @@ impl Connector {
             return Failure { kind: ErrorKind::Refused(Refusal::NotAuthenticated), detail };
         }
         if error.kind() == redis::ErrorKind::RESP3NotSupported {
-            return Failure { kind: ErrorKind::Unsupported, detail: error.to_string() };
+            let detail = without_arguments(&error.to_string()).to_owned();
+            return Failure { kind: ErrorKind::Unsupported, detail };
         }
         if matches!(error.kind(), redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType) {
             let detail = format!("{} does not answer as a Redis server", self.name());
@@ -284,7 +292,8 @@ impl Connector {
             CallError::Answered(words) => {
                 Failure { kind: ErrorKind::Refused(words.refusal()), detail: words.text().to_owned() }
             }
-            _ => Failure::unreachable(format!("{}: {error}", self.name())),
+            CallError::Broken(reason) => Failure::unreachable(format!("{}: {reason}", self.name())),
+            CallError::Silent => Failure::unreachable(format!("{}: no answer", self.name())),
         }
     }
 }

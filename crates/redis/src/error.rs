@@ -15,6 +15,14 @@ impl Failure {
         Self { kind: ErrorKind::Unreachable, detail: detail.into() }
     }
 
+    /// The same, should the server have repeated the password.
+    pub(crate) fn without(mut self, password: &str) -> Self {
+        if !password.is_empty() && self.detail.contains(password) {
+            self.detail = self.detail.replace(password, "***");
+        }
+        self
+    }
+
     /// The same attempt may succeed later.
     pub(crate) fn may_pass(&self) -> bool {
         match self.kind {
@@ -75,7 +83,7 @@ const CODES: [&str; 17] = [
 impl ServerWords {
     pub(crate) fn new(error: &RedisError) -> Self {
         let code = error.code().unwrap_or("ERR").to_owned();
-        let text = format!("{code} {}", error.detail().unwrap_or_default());
+        let text = format!("{code} {}", without_arguments(error.detail().unwrap_or_default()));
         let known = |word: &str| CODES.contains(&word);
         if known(&code) {
             return Self { code, text };
@@ -95,6 +103,11 @@ impl ServerWords {
     /// `unknown command`: an old server, a proxy, or a renamed command.
     pub(crate) fn is_unknown_command(&self) -> bool {
         self.text.contains("unknown command")
+    }
+
+    /// The key holds another type.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        self.code == "WRONGTYPE"
     }
 
     /// The script did not run, and sending it in another way may help: the hash, or the command, is not to be had.
@@ -122,9 +135,16 @@ impl ServerWords {
 /// Sorts an error of the client: the server's words, or a broken connection.
 pub(crate) fn classify(error: &RedisError) -> CallError {
     if error.is_io_error() || error.is_connection_dropped() || error.code().is_none() {
-        return CallError::Broken(error.to_string());
+        return CallError::Broken(without_arguments(&error.to_string()).to_owned());
     }
     CallError::Answered(ServerWords::new(error))
+}
+
+/// What a server says, without the arguments that it repeats: of a command that it does not know, it shows the first, and
+/// those may be a password or a token.
+pub(crate) fn without_arguments(text: &str) -> &str {
+    let end = text.find("with args beginning with").unwrap_or(text.len());
+    text[..end].trim_end_matches([',', ' '])
 }
 
 /// A reply that does not parse.

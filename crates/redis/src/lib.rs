@@ -3,6 +3,7 @@
 //! Each decision of `lockkeeper-core` has one Lua file here, its *port*; a differential test holds the two together.
 //! Use the `lockkeeper` crate to lock; use this one to build on the store itself.
 
+pub mod access;
 mod attempt;
 mod clock;
 mod config;
@@ -11,6 +12,7 @@ mod error;
 mod lasting;
 mod layout;
 mod link;
+mod native;
 mod node;
 pub mod port;
 mod ports;
@@ -21,6 +23,7 @@ mod scan;
 mod script;
 mod sentinel;
 mod store;
+mod tls;
 mod url;
 mod wake;
 

@@ -5,7 +5,7 @@
 //! after a failed attempt they are told at once, and the pause is cut short for the next one.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::Refusal;
@@ -22,6 +22,7 @@ use crate::config::{
 };
 use crate::connect::{Connector, Ears, Made};
 use crate::error::{CallError, Failure, classify};
+use crate::native::Way;
 use crate::probe::ServerInfo;
 use crate::redis1::Adopted;
 use crate::sentinel::SEEK_PAUSE;
@@ -52,6 +53,8 @@ struct About {
     since: Instant,
     /// Commands in a row without an answer.
     silent: AtomicU32,
+    /// How plain locks are given back here, once that was tried.
+    way: OnceLock<Way>,
     /// Closed when the runtime that drives the connection has ended. `None` for a lent connection.
     home: Option<oneshot::Sender<()>>,
 }
@@ -76,11 +79,28 @@ impl Up {
     pub(crate) fn generation(&self) -> u64 {
         self.about.generation
     }
+
+    pub(crate) fn way(&self) -> Option<Way> {
+        self.about.way.get().copied()
+    }
+
+    pub(crate) fn set_way(&self, way: Way) {
+        // Another caller may have found out at the same time; they found the same.
+        let _ = self.about.way.set(way);
+    }
 }
 
 impl About {
     fn new(info: Arc<ServerInfo>, generation: u64, term: u64, home: Option<oneshot::Sender<()>>) -> Self {
-        Self { info, generation, term, since: Instant::now(), silent: AtomicU32::new(0), home }
+        Self {
+            info,
+            generation,
+            term,
+            since: Instant::now(),
+            silent: AtomicU32::new(0),
+            way: OnceLock::new(),
+            home,
+        }
     }
 
     fn is_young(&self) -> bool {
@@ -132,7 +152,6 @@ impl Link {
     }
 
     /// Sends commands right after each other, with none of others in between. One result for each that was answered.
-    #[expect(dead_code, reason = "for ASKING, and for WAIT")]
     pub(crate) async fn send_together(
         &self,
         up: &mut Up,

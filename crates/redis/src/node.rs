@@ -1,6 +1,7 @@
 //! One server: a connection for each purpose, and what is known of its clock.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockkeeper_core::{Error, ErrorKind, Timestamp};
@@ -12,6 +13,7 @@ use crate::connect::{Connector, Ears};
 use crate::error::CallError;
 use crate::lasting::Pools;
 use crate::link::{Link, OwnLink};
+use crate::native::Way;
 use crate::redis1::Adopted;
 use crate::sentinel::Lookout;
 use crate::wake::Watched;
@@ -37,6 +39,8 @@ pub(crate) struct Node {
     /// For steps that must last. `None` for a lent connection.
     pools: Option<Pools>,
     owner: Owner,
+    /// That locks are plain here has been said.
+    plain_said: AtomicBool,
 }
 
 /// Who owns the connections, and with them the knowledge of the server's clock.
@@ -51,14 +55,15 @@ impl Node {
     pub(crate) fn new(connector: Arc<Connector>) -> Self {
         let ears = [Ears::Closed, Ears::Closed, Ears::Open];
         let links = ears.map(|ears| Link::Own(OwnLink::new(connector.clone(), ears)));
-        Self { links, pools: Some(Pools::new(&connector)), owner: Owner::Us(connector) }
+        let pools = Some(Pools::new(&connector));
+        Self { links, pools, owner: Owner::Us(connector), plain_said: AtomicBool::new(false) }
     }
 
     /// On a connection that the user lent.
     pub(crate) fn adopted(connection: Adopted) -> Self {
         let adopted = Arc::new(connection);
         let links = std::array::from_fn(|_| Link::Adopted(adopted.clone()));
-        Self { links, pools: None, owner: Owner::Lender(adopted) }
+        Self { links, pools: None, owner: Owner::Lender(adopted), plain_said: AtomicBool::new(false) }
     }
 
     pub(crate) fn link(&self, lane: Lane) -> &Link {
@@ -94,6 +99,21 @@ impl Node {
         match &self.owner {
             Owner::Us(connector) => Some(&connector.watched),
             Owner::Lender(_) => None,
+        }
+    }
+
+    /// Where scripts are forbidden, plain locks will do.
+    pub(crate) fn allows_plain(&self) -> bool {
+        matches!(&self.owner, Owner::Us(connector) if connector.config.without_scripts)
+    }
+
+    /// Says once that locks are plain here.
+    pub(crate) fn say_plain(&self, way: Way) {
+        if !self.plain_said.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                ?way,
+                "scripts are forbidden here: locks have no fence, and one that a stopped server takes late stays for its lease"
+            );
         }
     }
 

@@ -71,6 +71,7 @@ use lockkeeper_core::{Decision, Key, Keys, Timestamp};
 pub use redis::{Cmd, Value};
 
 use crate::layout::{fence_key, permit_key, presence_key, side_key_of};
+use crate::native::Native;
 pub use crate::reply::{Fields, Malformed};
 pub use crate::script::Script;
 
@@ -89,6 +90,12 @@ pub trait Port: Decision {
     /// # Errors
     /// No script of ours answers this.
     fn read(&self, at: Timestamp, status: &[u8], fields: Fields) -> Result<Self::Reply, Malformed>;
+
+    /// The same by plain commands, for servers that forbid scripts. Only for what this crate makes.
+    #[doc(hidden)]
+    fn native(&self) -> Option<Native<'_, Self::Reply>> {
+        None
+    }
 
     /// Adds the number of keys and the keys. Only for decisions whose keys [`KEYS`](Self::KEYS) cannot list: all of them
     /// have to lie in one cluster slot.

@@ -97,7 +97,7 @@ fn contains(name: &[u8], part: &[u8]) -> bool {
 }
 
 /// A glob that matches the prefix literally.
-fn pattern(prefix: &[u8]) -> Vec<u8> {
+pub(crate) fn pattern(prefix: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(prefix.len() + 1);
     for &byte in prefix {
         if matches!(byte, b'*' | b'?' | b'[' | b']' | b'^' | b'\\') {

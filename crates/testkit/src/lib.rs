@@ -10,5 +10,6 @@ pub mod history;
 pub mod limits;
 pub mod once;
 pub mod permits;
+pub mod pki;
 pub mod runs;
 pub mod wait;

@@ -1,8 +1,11 @@
 //! Finding out what a user may do: by `ACL DRYRUN` where it is allowed, otherwise by harmless calls.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
 
 use lockkeeper::core::{Error, ErrorKind, Key, Prefix};
+use lockkeeper::redis::access::{KeysOf, Prefixes};
 use lockkeeper::redis::{RedisStore, fence_key};
 
 use super::facts::{LOOK, words};
@@ -25,7 +28,15 @@ pub(super) struct Trial<'a> {
     store: &'a RedisStore,
     pub(super) user: String,
     dry_run: bool,
-    /// A lock's key and its side key, under a name that nobody uses.
+    /// What was tried already: features share most of their commands.
+    tried: Mutex<HashMap<String, Access>>,
+    locks: Unused,
+    limits: Unused,
+    once: Unused,
+}
+
+/// A key and its side key, under a name that nobody uses.
+pub(super) struct Unused {
     pub(super) main: String,
     pub(super) side: String,
 }
@@ -37,11 +48,12 @@ impl<'a> Trial<'a> {
     /// Another user's permissions are not shown to this one; no connection.
     pub(super) async fn new(
         store: &'a RedisStore,
-        prefix: &Prefix,
+        prefixes: &Prefixes,
         named: Option<&str>,
         fallback: &str,
     ) -> Result<Self, Error> {
-        let (main, side) = unused_keys(prefix)?;
+        let [locks, limits, once] =
+            [KeysOf::Locks, KeysOf::Limits, KeysOf::Once].map(|keys| unused(prefixes.of(keys)));
         let user = match (named, store.query::<String>(&["ACL", "WHOAMI"], LOOK).await) {
             (Some(named), _) => named.to_owned(),
             (None, Ok(own)) => own,
@@ -51,7 +63,25 @@ impl<'a> Trial<'a> {
         if let (Some(_), Err(error)) = (named, dry_run.as_ref().map_err(words)) {
             return Err(Error::new(ErrorKind::Unsupported, "doctor", format!("ACL DRYRUN {user}: {error}")));
         }
-        Ok(Self { store, user, dry_run: dry_run.is_ok(), main, side })
+        let dry_run = dry_run.is_ok();
+        Ok(Self {
+            store,
+            user,
+            dry_run,
+            tried: Mutex::default(),
+            locks: locks?,
+            limits: limits?,
+            once: once?,
+        })
+    }
+
+    /// A key under this prefix.
+    pub(super) fn key(&self, keys: KeysOf) -> &Unused {
+        match keys {
+            KeysOf::Locks => &self.locks,
+            KeysOf::Limits => &self.limits,
+            KeysOf::Once => &self.once,
+        }
     }
 
     /// May the user run this? Without a dry run it is run, so it must change nothing.
@@ -59,6 +89,17 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// No answer.
     pub(super) async fn of(&self, command: &[&str]) -> Result<Access, Error> {
+        let tried = || self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = command.join(" ");
+        if let Some(&known) = tried().get(&words) {
+            return Ok(known);
+        }
+        let access = self.ask(command).await?;
+        tried().insert(words, access);
+        Ok(access)
+    }
+
+    async fn ask(&self, command: &[&str]) -> Result<Access, Error> {
         if self.dry_run {
             let dry: Vec<&str> = ["ACL", "DRYRUN", &self.user].iter().chain(command).copied().collect();
             return match self.store.query::<String>(&dry, LOOK).await {
@@ -104,11 +145,11 @@ fn denied(words: &str) -> Access {
     if !words.contains("to run") && words.contains("key") { Access::NoKey } else { Access::NoCommand }
 }
 
-fn unused_keys(prefix: &Prefix) -> Result<(String, String), Error> {
+fn unused(prefix: &[u8]) -> Result<Unused, Error> {
     let name = format!("lockkeeper-doctor-{:016x}", RandomState::new().hash_one(std::process::id()));
-    let key = Key::new(prefix, name)?;
+    let key = Key::new(&Prefix::new(prefix)?, name)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok((text(key.as_bytes()), text(&fence_key(&key))))
+    Ok(Unused { main: text(key.as_bytes()), side: text(&fence_key(&key)) })
 }
 
 #[cfg(test)]

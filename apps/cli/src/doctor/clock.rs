@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lockkeeper::Keeper;
+use lockkeeper::KeeperBuilder;
 use tokio::task::JoinSet;
 
 use super::finding::{Finding, Level};
 use super::replication::Replica;
+use crate::common::Common;
 
 const CHECK: &str = "clock";
 /// How long each replica has to answer.
@@ -37,12 +38,17 @@ pub(super) fn check(ahead_us: i64) -> Finding {
 }
 
 /// Compares the replicas' clocks with the primary's. Nothing without replicas.
-pub(super) async fn replicas(url: &str, replicas: &[Replica], primary_ahead_us: i64) -> Option<Finding> {
+pub(super) async fn replicas(
+    common: &Common,
+    url: &str,
+    replicas: &[Replica],
+    primary_ahead_us: i64,
+) -> Option<Finding> {
     let mut asked = JoinSet::new();
     for replica in replicas {
         let name = format!("{}:{}", replica.host, replica.port);
-        let url = with_address(url, replica);
-        asked.spawn(async move { (name, ahead_of_us(url).await) });
+        let builder = with_address(url, replica).and_then(|url| common.builder_for(&url).ok());
+        asked.spawn(async move { (name, ahead_of_us(builder).await) });
     }
     let mut answers = asked.join_all().await;
     answers.sort();
@@ -83,9 +89,9 @@ fn level(off_us: u64) -> Level {
     }
 }
 
-async fn ahead_of_us(url: Option<String>) -> Option<i64> {
+async fn ahead_of_us(builder: Option<KeeperBuilder>) -> Option<i64> {
     let connecting = async {
-        let keeper = Keeper::connect(&url?).await.ok()?;
+        let keeper = builder?.connect().await.ok()?;
         let health = keeper.health().await;
         let ahead_us = health.round_trip.is_ok().then_some(health.server_ahead_us);
         keeper.close(Duration::ZERO).await;

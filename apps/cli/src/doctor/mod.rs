@@ -11,13 +11,16 @@ mod permissions;
 mod persistence;
 mod print;
 mod replication;
+mod rules;
 mod sentinels;
 mod server;
+mod trials;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use lockkeeper::core::{Error, Prefix};
+use lockkeeper::redis::access::{Feature, Prefixes};
 use lockkeeper::redis::{RedisStore, ServerInfo};
 use lockkeeper::{Health, Keeper};
 
@@ -44,6 +47,22 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "PREFIX", default_value = "limit:")]
     limit_prefix: String,
 
+    /// What keys of operations that run once begin with on the server.
+    #[arg(long, value_name = "PREFIX", default_value = "once:")]
+    once_prefix: String,
+
+    /// Examine, or print, the permissions for these features only, for example locks,limits.
+    #[arg(long = "feature", value_name = "NAME,…", value_delimiter = ',', value_parser = feature)]
+    features: Vec<Feature>,
+
+    /// Print the whole ACL rule of each feature, and examine nothing. Asks no server.
+    #[arg(long, conflicts_with = "user")]
+    rules: bool,
+
+    /// With --rules: for a server that is compatible with this Redis version; by default the newest.
+    #[arg(long, value_name = "VERSION", requires = "rules", value_parser = rules::version)]
+    redis_version: Option<(u32, u32)>,
+
     /// Examine the permissions of this ACL user rather than one's own (needs ACL DRYRUN, Redis 7.0).
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -54,15 +73,34 @@ pub struct DoctorArgs {
 /// # Errors
 /// Bad URL or prefix; unreachable; wrong credentials.
 pub async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<ExitCode> {
+    let prefix = Prefix::new(&args.prefix)?;
+    let prefixes = Prefixes {
+        locks: prefix.as_bytes().into(),
+        limits: args.limit_prefix.clone().into(),
+        once: args.once_prefix.clone().into(),
+    };
+    if args.rules {
+        rules::print(&args.features, &prefixes, args.redis_version, common.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let url = common.url()?;
     if url.starts_with("memory:") {
         print::nothing(common.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let prefix = Prefix::new(&args.prefix)?;
     let keeper = common.builder()?.prefix(prefix.as_bytes())?.connect().await?;
     let (user, limit_prefix) = (args.user.as_deref(), &args.limit_prefix);
-    let patient = Patient { url: &url, keeper: &keeper, prefix: &prefix, limit_prefix, user };
+    let (prefixes, features) = (&prefixes, &args.features[..]);
+    let patient = Patient {
+        common,
+        url: &url,
+        keeper: &keeper,
+        prefix: &prefix,
+        limit_prefix,
+        prefixes,
+        features,
+        user,
+    };
     let report = patient.examine().await;
     keeper.close(Duration::ZERO).await;
     print::report(&report?, common.json)
@@ -70,10 +108,13 @@ pub async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<ExitCode> 
 
 /// Who is examined.
 struct Patient<'a> {
+    common: &'a Common,
     url: &'a str,
     keeper: &'a Keeper,
     prefix: &'a Prefix,
     limit_prefix: &'a str,
+    prefixes: &'a Prefixes,
+    features: &'a [Feature],
     user: Option<&'a str>,
 }
 
@@ -92,7 +133,7 @@ impl Patient<'_> {
             found.push(sentinels::check(&views));
             found.extend(sentinels::lag(&facts));
         }
-        found.push(self.permissions(store, &info).await?);
+        found.extend(self.permissions(store, &info).await?);
         found.extend(keys::check(self.keeper, store, self.prefix).await);
         found.extend(limits::check(store, self.limit_prefix).await);
         let round_trip = health.round_trip.ok().and_then(|time| u64::try_from(time.as_micros()).ok());
@@ -114,17 +155,28 @@ impl Patient<'_> {
     }
 
     async fn clocks(&self, health: &Health, facts: &Facts) -> Option<Finding> {
-        clock::replicas(self.url, &replication::listed(facts), health.server_ahead_us).await
+        clock::replicas(self.common, self.url, &replication::listed(facts), health.server_ahead_us).await
     }
 
-    async fn permissions(&self, store: &RedisStore, info: &ServerInfo) -> Result<Finding, Error> {
-        let prefix = String::from_utf8_lossy(self.prefix.as_bytes());
-        match Trial::new(store, self.prefix, self.user, user_of(self.url)).await {
-            Ok(trial) => permissions::check(&trial, &prefix, info.read_only_scripts).await,
-            Err(error) => Ok(Finding::new("permissions", Level::Note, "The permissions were not examined")
-                .seen(format!("{}.", words(&error)))),
+    async fn permissions(&self, store: &RedisStore, info: &ServerInfo) -> Result<Vec<Finding>, Error> {
+        let asked = permissions::Asked {
+            features: self.features,
+            prefixes: self.prefixes,
+            version: info.compatible_with,
+        };
+        match Trial::new(store, self.prefixes, self.user, user_of(self.url)).await {
+            Ok(trial) => permissions::check(&trial, &asked).await,
+            Err(error) => Ok(vec![
+                Finding::new("permissions", Level::Note, "The permissions were not examined")
+                    .seen(format!("{}.", words(&error))),
+            ]),
         }
     }
+}
+
+/// A feature as typed.
+fn feature(text: &str) -> Result<Feature, String> {
+    text.parse().map_err(|error: Error| error.detail().to_owned())
 }
 
 /// The user that a URL names, or `default`.

@@ -1,169 +1,210 @@
-//! Whether the user may do all that locks need, and the ACL rule that grants what is missing.
+//! What the user may not do, feature by feature, and the ACL rule that grants what is missing.
 
 use lockkeeper::Error;
+use lockkeeper::redis::access::{Command, Feature, KeysOf, Prefixes};
 
 use super::access::{Access, Trial};
 use super::finding::{Finding, Level};
+use super::trials;
 
 const CHECK: &str = "permissions";
-/// The hash of no script.
-const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-/// What a command is needed for. The worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Need {
-    Locks,
-    Waiting,
-    Presence,
-    Inspecting,
-    Listing,
-    Probing,
+/// What every user of locks is looked at for.
+const OF_LOCKS: [Feature; 6] = [
+    Feature::Locks,
+    Feature::Waiting,
+    Feature::Waiters,
+    Feature::Inspecting,
+    Feature::Listing,
+    Feature::Probing,
+];
+/// What some users do besides.
+const OTHERS: [Feature; 5] =
+    [Feature::Permits, Feature::Limits, Feature::SlidingLogs, Feature::Once, Feature::Durability];
+
+/// What is to be looked at.
+pub(super) struct Asked<'a> {
+    /// The features that somebody named. None: those of locks, and whether others could be used.
+    pub(super) features: &'a [Feature],
+    pub(super) prefixes: &'a Prefixes,
+    /// The Redis version that the server is compatible with.
+    pub(super) version: (u32, u32),
 }
 
-impl Need {
-    fn level(self) -> Level {
-        match self {
-            Self::Locks => Level::Problem,
-            Self::Waiting | Self::Presence | Self::Inspecting | Self::Listing => Level::Warning,
-            Self::Probing => Level::Note,
-        }
-    }
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::Locks => "taking, renewing and releasing locks",
-            Self::Waiting => "being told of releases: without it, who waits for a lock polls",
-            Self::Presence => "seeing who waits, and taking turns with other keepers",
-            Self::Inspecting => "looking at locks",
-            Self::Listing => "listing locks",
-            Self::Probing => "finding out what the server is",
-        }
-    }
-}
-
-/// What is missing.
-#[derive(Default)]
-struct Missing {
-    /// As in an ACL rule, without the plus.
-    commands: Vec<(&'static str, Need)>,
+/// A feature that is not allowed in full.
+struct Lack {
+    feature: Feature,
+    refused: Vec<Command>,
     /// Not on this server at all.
-    absent: Vec<(&'static str, Need)>,
-    /// Keys under the prefix are refused, or nobody could tell.
-    keys: Option<Level>,
+    absent: Vec<Command>,
+    /// Prefixes whose keys are refused.
+    keys: Vec<KeysOf>,
+    /// Nobody could tell whether keys are allowed.
+    blind: Vec<KeysOf>,
 }
 
-/// Tries each command that the library sends. Read-only scripts may be absent before Redis 7.0.
+/// Tries each command that the features send.
 ///
 /// # Errors
 /// No answer.
-pub(super) async fn check(
-    trial: &Trial<'_>,
-    prefix: &str,
-    read_only_scripts: bool,
-) -> Result<Finding, Error> {
-    let mut missing = Missing::default();
-    let mut seen_keys = 0;
-    for (name, need, command) in commands(&trial.main) {
-        let on_key = command.contains(&trial.main.as_str());
-        match trial.of(&command).await? {
-            Access::Granted => seen_keys += usize::from(on_key),
-            Access::NoCommand => missing.commands.push((name, need)),
-            Access::NoKey => missing.keys = Some(Level::Problem),
-            Access::Absent if need == Need::Inspecting && !read_only_scripts => {}
-            Access::Absent => missing.absent.push((name, need)),
-        }
+pub(super) async fn check(trial: &Trial<'_>, asked: &Asked<'_>) -> Result<Vec<Finding>, Error> {
+    if !asked.features.is_empty() {
+        let lacks = lacks(trial, asked, asked.features).await?;
+        let names: Vec<&str> = asked.features.iter().map(|feature| feature.name()).collect();
+        return Ok(vec![finding(&lacks, &trial.user, asked, &names.join(", "))]);
     }
-    let side = trial.of(&["GET", &trial.side]).await?;
-    if side == Access::NoKey {
-        missing.keys = Some(Level::Problem);
-    } else if seen_keys == 0 && !missing.commands.is_empty() {
-        missing.keys = missing.keys.or(Some(Level::Note));
-    }
-    Ok(missing.finding(&trial.user, prefix))
+    let mut found = vec![finding(&lacks(trial, asked, &OF_LOCKS).await?, &trial.user, asked, "locks")];
+    found.extend(unused(&lacks(trial, asked, &OTHERS).await?, &trial.user));
+    Ok(found)
 }
 
-/// Name in a rule, purpose, and a call that changes nothing, as nobody uses `key`.
-fn commands(key: &str) -> Vec<(&'static str, Need, Vec<&str>)> {
-    vec![
-        ("evalsha", Need::Locks, vec!["EVALSHA", NO_SCRIPT, "0"]),
-        ("eval", Need::Locks, vec!["EVAL", "return 1", "0"]),
-        ("time", Need::Locks, vec!["TIME"]),
-        ("get", Need::Locks, vec!["GET", key]),
-        ("set", Need::Locks, vec!["SET", key, "x", "XX", "PX", "1"]),
-        ("del", Need::Locks, vec!["DEL", key]),
-        ("pttl", Need::Locks, vec!["PTTL", key]),
-        ("pexpire", Need::Locks, vec!["PEXPIRE", key, "1"]),
-        // A pair too few: the permissions are checked before that.
-        ("hset", Need::Presence, vec!["HSET", key, "x", "x", "x"]),
-        ("hdel", Need::Presence, vec!["HDEL", key, "x"]),
-        ("hgetall", Need::Presence, vec!["HGETALL", key]),
-        ("hlen", Need::Presence, vec!["HLEN", key]),
-        ("unlink", Need::Presence, vec!["UNLINK", key]),
-        ("hello", Need::Waiting, vec!["HELLO"]),
-        ("client|tracking", Need::Waiting, vec!["CLIENT", "TRACKING", "OFF"]),
-        ("evalsha_ro", Need::Inspecting, vec!["EVALSHA_RO", NO_SCRIPT, "0"]),
-        ("eval_ro", Need::Inspecting, vec!["EVAL_RO", "return 1", "0"]),
-        ("scan", Need::Listing, vec!["SCAN", "0", "COUNT", "1"]),
-        ("client|trackinginfo", Need::Probing, vec!["CLIENT", "TRACKINGINFO"]),
-        ("info", Need::Probing, vec!["INFO", "server"]),
-    ]
+async fn lacks(trial: &Trial<'_>, asked: &Asked<'_>, features: &[Feature]) -> Result<Vec<Lack>, Error> {
+    let mut found = vec![];
+    for &feature in features {
+        found.extend(lack(trial, asked, feature).await?);
+    }
+    Ok(found)
 }
 
-impl Missing {
-    fn finding(mut self, user: &str, prefix: &str) -> Finding {
-        self.commands.sort_by_key(|&(_, need)| need);
-        let refused = self.commands.iter().map(|(_, need)| need.level()).chain(self.keys).max();
-        let absent = self.absent.iter().map(|(_, need)| need.level()).max();
-        let Some(level) = refused.max(absent) else {
-            return Finding::new(CHECK, Level::Ok, format!("User {user} may do all that locks need"));
-        };
-        let title = match (refused, level) {
-            (None, _) => "The server lacks commands".to_owned(),
-            (_, Level::Problem) => format!("User {user} lacks permissions that locks need"),
-            _ => format!("User {user} lacks permissions"),
-        };
-        let finding = Finding::new(CHECK, level, title).items(self.items(prefix));
-        if refused.is_none() {
-            return finding
-                .advice("Commands that were renamed or removed have to come back under their names.");
+async fn lack(trial: &Trial<'_>, asked: &Asked<'_>, feature: Feature) -> Result<Option<Lack>, Error> {
+    let mut lack = Lack { feature, refused: vec![], absent: vec![], keys: vec![], blind: vec![] };
+    let known = |command: &Command| command.since() <= asked.version || asked.version == (0, 0);
+    for &keys in feature.keys() {
+        let key = trial.key(keys);
+        let mut seen = false;
+        for command in feature.commands().filter(known) {
+            let Some(call) = trials::call(command.name, &key.main) else { continue };
+            match trial.of(&call).await? {
+                Access::Granted => seen |= call.contains(&key.main.as_str()),
+                Access::NoCommand => lack.refused.push(command),
+                Access::NoKey => lack.keys.push(keys),
+                Access::Absent if command.since() > (6, 2) => {}
+                Access::Absent => lack.absent.push(command),
+            }
         }
-        finding
-            .advice("Grant them, and keep the rule (ACL SAVE, or CONFIG REWRITE):")
-            .command(self.rule(user, prefix))
+        if trial.of(&["GET", &key.side]).await? == Access::NoKey {
+            lack.keys.push(keys);
+        } else if !seen && lack.keys.is_empty() && !lack.refused.is_empty() {
+            lack.blind.push(keys);
+        }
+    }
+    if feature.keys().is_empty() {
+        for command in feature.commands().filter(known) {
+            let Some(call) = trials::call(command.name, "") else { continue };
+            match trial.of(&call).await? {
+                Access::NoCommand => lack.refused.push(command),
+                Access::Absent if command.since() <= (6, 2) => lack.absent.push(command),
+                _ => {}
+            }
+        }
+    }
+    lack.keys.dedup();
+    let lacks = lack.refused.len() + lack.absent.len() + lack.keys.len() + lack.blind.len();
+    Ok((lacks > 0).then_some(lack))
+}
+
+impl Lack {
+    /// How bad it is. Whoever named a feature needs it.
+    fn level(&self, named: bool) -> Level {
+        let mut missing = self.refused.iter().chain(&self.absent);
+        let fails = !self.keys.is_empty() || missing.any(|command| command.without.is_none());
+        match self.feature {
+            Feature::Locks if fails => Level::Problem,
+            _ if named && fails => Level::Problem,
+            Feature::Probing if !named => Level::Note,
+            _ if self.refused.is_empty() && self.absent.is_empty() && !fails => Level::Note,
+            _ => Level::Warning,
+        }
     }
 
-    fn items(&self, prefix: &str) -> Vec<String> {
-        let mut items = grouped(&self.commands, "may not run");
-        items.extend(grouped(&self.absent, "not on this server:"));
-        match self.keys {
-            Some(Level::Problem) => items.push(format!("may not read and write all keys {prefix}*")),
-            Some(_) => items.push(format!("whether keys {prefix}* are allowed cannot be seen before that")),
-            None => {}
+    fn items(&self, prefixes: &Prefixes) -> Vec<String> {
+        let mut items = vec![];
+        for (commands, verb) in [(&self.refused, "may not run"), (&self.absent, "not on this server:")] {
+            let fatal: Vec<&str> =
+                commands.iter().filter(|one| one.without.is_none()).map(|one| one.name).collect();
+            if !fatal.is_empty() {
+                items.push(format!("{verb} {} (for {})", fatal.join(", "), self.feature.purpose()));
+            }
+            for (without, names) in grouped(commands) {
+                items.push(format!("{verb} {} ({}: {without})", names.join(", "), self.feature));
+            }
         }
+        let patterns = |keys: &[KeysOf]| -> Vec<String> {
+            keys.iter().map(|&keys| format!("{}*", String::from_utf8_lossy(prefixes.of(keys)))).collect()
+        };
+        items.extend(
+            patterns(&self.keys).iter().map(|keys| format!("may not read and write all keys {keys}")),
+        );
+        let blind = |keys: &String| format!("whether keys {keys} are allowed cannot be seen before that");
+        items.extend(patterns(&self.blind).iter().map(blind));
         items
     }
-
-    /// `ACL SETUSER app +eval +time ~lock:*`.
-    fn rule(&self, user: &str, prefix: &str) -> String {
-        let mut words = vec!["ACL SETUSER".to_owned(), user.to_owned()];
-        words.extend(self.commands.iter().map(|(name, _)| format!("+{name}")));
-        if self.keys.is_some() {
-            words.push(format!("~{}*", escaped(prefix)));
-        }
-        words.join(" ")
-    }
 }
 
-/// One line per purpose.
-fn grouped(commands: &[(&'static str, Need)], verb: &str) -> Vec<String> {
-    let mut lines: Vec<(Need, String)> = vec![];
-    for &(name, need) in commands {
-        match lines.last_mut() {
-            Some((last, line)) if *last == need => *line += &format!(", {name}"),
-            _ => lines.push((need, format!("{verb} {name}"))),
+/// Optional commands by what becomes of the feature without them.
+fn grouped(commands: &[Command]) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = vec![];
+    for command in commands {
+        let Some(without) = command.without else { continue };
+        match groups.iter_mut().find(|(known, _)| *known == without) {
+            Some((_, names)) => names.push(command.name),
+            None => groups.push((without, vec![command.name])),
         }
     }
-    lines.into_iter().map(|(need, line)| format!("{line} (for {})", need.text())).collect()
+    groups
+}
+
+/// The finding of features that are needed.
+fn finding(lacks: &[Lack], user: &str, asked: &Asked<'_>, needs: &str) -> Finding {
+    let level = |lack: &Lack| lack.level(!asked.features.is_empty());
+    let Some(worst) = lacks.iter().map(level).max() else {
+        return Finding::new(CHECK, Level::Ok, format!("User {user} may do all that {needs} need"));
+    };
+    let words = rule(lacks, asked.prefixes);
+    let title = match (words.is_empty(), worst) {
+        (true, _) => "The server lacks commands".to_owned(),
+        (_, Level::Problem) => format!("User {user} lacks permissions that {needs} need"),
+        _ => format!("User {user} lacks permissions"),
+    };
+    let mut items: Vec<String> = vec![];
+    for item in lacks.iter().flat_map(|lack| lack.items(asked.prefixes)) {
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+    let finding = Finding::new(CHECK, worst, title).items(items);
+    if words.is_empty() {
+        return finding.advice("Commands that were renamed or removed have to come back under their names.");
+    }
+    finding
+        .advice("Grant them, and keep the rule (ACL SAVE, or CONFIG REWRITE):")
+        .command(format!("ACL SETUSER {user} {}", words.join(" ")))
+}
+
+/// The words that grant what is missing: `+eval`, `+time`, `~lock:*`. Each once.
+fn rule(lacks: &[Lack], prefixes: &Prefixes) -> Vec<String> {
+    let commands = lacks.iter().flat_map(|lack| &lack.refused).map(|command| format!("+{}", command.name));
+    let keys = lacks.iter().flat_map(|lack| lack.keys.iter().chain(&lack.blind));
+    let keys = keys.map(|&keys| format!("~{}", prefixes.pattern(keys)));
+    let mut words: Vec<String> = vec![];
+    for word in commands.chain(keys) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// Features that nobody named and that could not be used. Nothing, where all could.
+fn unused(lacks: &[Lack], user: &str) -> Option<Finding> {
+    let could_not = |lack: &&Lack| lack.level(true) == Level::Problem;
+    let names: Vec<&str> = lacks.iter().filter(could_not).map(|lack| lack.feature.name()).collect();
+    let title = format!("User {user} may not use {}", names.join(", "));
+    let finding = Finding::new(CHECK, Level::Note, title)
+        .seen("Locks do not need that.")
+        .advice("If you do, name it, and see what is missing; --rules prints the whole rule:");
+    let command = format!("lockkeeper doctor --feature {}", names.join(","));
+    (!names.is_empty()).then(|| finding.command(command))
 }
 
 /// A pattern that matches the prefix literally.
@@ -176,16 +217,34 @@ pub(crate) fn escaped(prefix: &str) -> String {
 mod tests {
     use super::*;
 
+    fn lack(feature: Feature, refused: &[&str], keys: &[KeysOf]) -> Lack {
+        let refused = feature.commands().filter(|command| refused.contains(&command.name)).collect();
+        Lack { feature, refused, absent: vec![], keys: keys.to_vec(), blind: vec![] }
+    }
+
     #[test]
     fn a_rule_grants_exactly_what_is_missing() {
-        let missing = Missing {
-            commands: vec![("info", Need::Probing), ("eval", Need::Locks), ("time", Need::Locks)],
-            absent: vec![],
-            keys: Some(Level::Problem),
-        };
-        let finding = missing.finding("app", "a[b]:");
-        assert_eq!(finding.level, Level::Problem);
-        assert_eq!(finding.commands, ["ACL SETUSER app +eval +time +info ~a\\[b\\]:*"]);
-        assert_eq!(finding.items[0], "may not run eval, time (for taking, renewing and releasing locks)");
+        let prefixes = Prefixes { locks: b"a[b]:".into(), ..Prefixes::default() };
+        let asked = Asked { features: &[], prefixes: &prefixes, version: (7, 0) };
+        let lacks = [
+            lack(Feature::Locks, &["eval", "time"], &[KeysOf::Locks]),
+            lack(Feature::Waiting, &["eval", "time", "client|tracking"], &[KeysOf::Locks]),
+            lack(Feature::Probing, &["info"], &[]),
+        ];
+        let found = finding(&lacks, "app", &asked, "locks");
+        assert_eq!(found.level, Level::Problem);
+        assert_eq!(found.commands, ["ACL SETUSER app +eval +time +client|tracking +info ~a\\[b\\]:*"]);
+        assert_eq!(found.items[0], "may not run eval, time (for taking, renewing and releasing locks)");
+        assert_eq!(found.items.iter().filter(|item| item.contains("all keys a[b]:*")).count(), 1);
+        let found = finding(&lacks[2..], "app", &asked, "locks");
+        assert_eq!(found.level, Level::Note);
+    }
+
+    #[test]
+    fn whoever_named_a_feature_needs_it() {
+        let lacks = lack(Feature::Limits, &["set"], &[]);
+        assert_eq!((lacks.level(false), lacks.level(true)), (Level::Warning, Level::Problem));
+        let lacks = lack(Feature::Limits, &["evalsha"], &[]);
+        assert_eq!(lacks.level(true), Level::Warning, "it works without");
     }
 }

@@ -30,5 +30,8 @@ pub mod sentinel {}
 #[doc = include_str!("operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("access.md")]
+pub mod access {}
+
 #[doc = include_str!("telemetry.md")]
 pub mod telemetry {}

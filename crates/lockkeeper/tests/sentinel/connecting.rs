@@ -76,7 +76,7 @@ async fn sentinels_and_servers_speak_tls_with_a_private_authority() {
     let config = RedisConfig::from_url(&group.url()).unwrap();
     let untrusted = Keeper::builder().redis(config.clone()).connect().await.unwrap_err();
     assert_eq!(untrusted.kind(), ErrorKind::Unreachable, "{untrusted}");
-    let trusted = config.root_certificate(key.cert.pem());
+    let trusted = config.root_certificate(key.cert.pem()).unwrap();
     let keeper = Keeper::builder().redis(trusted).connect().await.unwrap();
     let guard = try_take(&keeper, "a").await.unwrap();
     blocking(|| group.wait_in_sync(0)).unwrap();

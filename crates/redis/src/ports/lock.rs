@@ -2,14 +2,15 @@
 
 use lockkeeper_core::Timestamp;
 use lockkeeper_core::lock::{
-    Acquire, AcquireReply, FENCE_LEAD, FENCE_RETENTION, ForceRelease, ForceReleaseReply, Inspect, Inspection,
-    KeeperName, Leave, MAX_PRESENT, MAX_TOKEN_BYTES, PRESENCE, Release, ReleaseReply, Renew, RenewReply,
-    Swap, SwapReply, Waiter, Watch, WatchOutcome, WatchReply,
+    Acquire, AcquireReply, Busy, FENCE_LEAD, FENCE_RETENTION, Fence, ForceRelease, ForceReleaseReply,
+    Inspect, Inspection, KeeperName, Leave, MAX_PRESENT, MAX_TOKEN_BYTES, PRESENCE, Release, ReleaseReply,
+    Renew, RenewReply, Swap, SwapReply, Waiter, Watch, WatchOutcome, WatchReply,
 };
 use lockkeeper_core::time::micros_of;
 use redis::{Cmd, Value};
 
 use super::UNKNOWN_STATUS;
+use crate::native::{Done, Look, Native, Step};
 use crate::port::{EXACT, Part, Port, time};
 use crate::reply::{Fields, Malformed};
 use crate::script::{self, Script};
@@ -26,6 +27,10 @@ impl Port for Acquire {
         command.arg(self.token.as_bytes()).arg(self.lease.as_millis()).arg(time(self.not_after));
         command.arg(self.fences.seen.min(EXACT)).arg(self.fences.size());
         fence_bounds(command);
+    }
+
+    fn native(&self) -> Option<Native<'_, AcquireReply>> {
+        Some(Native { step: take(self), read: taken })
     }
 
     fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<AcquireReply, Malformed> {
@@ -47,6 +52,18 @@ impl Port for Watch {
         command.arg(micros_of(PRESENCE) / 1000).arg(MAX_PRESENT);
     }
 
+    /// It tries, and tells nobody who waits. Others may wait, for all that is known.
+    fn native(&self) -> Option<Native<'_, WatchReply>> {
+        let read = |done| {
+            let outcome = match taken(done)? {
+                AcquireReply::Granted(fence) => WatchOutcome::Granted(fence),
+                AcquireReply::Busy(busy) => WatchOutcome::Busy(busy),
+            };
+            Some(WatchReply { outcome, others_wait: true })
+        };
+        Some(Native { step: take(&self.acquire), read })
+    }
+
     fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<WatchReply, Malformed> {
         let others_wait = fields.int()? != 0;
         let outcome = match status {
@@ -66,6 +83,10 @@ impl Port for Leave {
         command.arg(self.keeper.as_bytes());
     }
 
+    fn native(&self) -> Option<Native<'_, ()>> {
+        Some(Native { step: Step::Nothing, read: |_| Some(()) })
+    }
+
     fn read(&self, _at: Timestamp, status: &[u8], _fields: Fields) -> Result<(), Malformed> {
         match status {
             b"left" => Ok(()),
@@ -80,6 +101,16 @@ impl Port for Renew {
     fn arguments(&self, command: &mut Cmd) {
         command.arg(self.token.as_bytes()).arg(self.lease.as_millis()).arg(time(self.not_after));
         command.arg(micros_of(FENCE_RETENTION) / 1000);
+    }
+
+    fn native(&self) -> Option<Native<'_, RenewReply>> {
+        let read = |done| match done {
+            Done::Yes => Some(RenewReply::Renewed),
+            Done::Gone => Some(RenewReply::Expired(0)),
+            Done::Other(seen) => Some(RenewReply::HeldByAnother(0, seen.holder)),
+            Done::Looked(_) => None,
+        };
+        Some(Native { step: Step::Keep { token: &self.token, lease: self.lease }, read })
     }
 
     fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<RenewReply, Malformed> {
@@ -100,6 +131,16 @@ impl Port for Release {
         command.arg(self.token.as_bytes());
     }
 
+    fn native(&self) -> Option<Native<'_, ReleaseReply>> {
+        let read = |done| match done {
+            Done::Yes => Some(ReleaseReply::Released),
+            Done::Gone => Some(ReleaseReply::Expired(0)),
+            Done::Other(seen) => Some(ReleaseReply::HeldByAnother(0, seen.holder)),
+            Done::Looked(_) => None,
+        };
+        Some(Native { step: Step::Free { token: &self.token }, read })
+    }
+
     fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<ReleaseReply, Malformed> {
         match status {
             b"released" => Ok(ReleaseReply::Released),
@@ -117,6 +158,16 @@ impl Port for Swap {
         command.arg(self.from.as_bytes()).arg(self.to.as_bytes()).arg(self.lease.as_millis());
         command.arg(time(self.not_after)).arg(self.fences.seen.min(EXACT)).arg(self.fences.size());
         fence_bounds(command);
+    }
+
+    fn native(&self) -> Option<Native<'_, SwapReply>> {
+        let read = |done| match done {
+            Done::Yes => Some(SwapReply::Swapped(Fence::NONE)),
+            Done::Gone => Some(SwapReply::Expired(0)),
+            Done::Other(seen) => Some(SwapReply::HeldByAnother(0, seen.holder)),
+            Done::Looked(_) => None,
+        };
+        Some(Native { step: Step::Exchange { from: &self.from, to: &self.to, lease: self.lease }, read })
     }
 
     fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<SwapReply, Malformed> {
@@ -164,12 +215,44 @@ impl Port for Inspect {
         command.arg(micros_of(PRESENCE) / 1000).arg(MAX_PRESENT);
     }
 
+    fn native(&self) -> Option<Native<'_, Vec<Inspection>>> {
+        let read = |done| match done {
+            Done::Looked(looks) => Some(looks.into_iter().map(plain_inspection).collect()),
+            _ => None,
+        };
+        Some(Native { step: Step::Look, read })
+    }
+
     fn read(&self, _at: Timestamp, status: &[u8], fields: Fields) -> Result<Vec<Inspection>, Malformed> {
         match status {
             b"seen" => fields.rest().map(inspection).collect(),
             _ => Err(UNKNOWN_STATUS),
         }
     }
+}
+
+fn take(acquire: &Acquire) -> Step<'_> {
+    Step::Take { token: &acquire.token, lease: acquire.lease }
+}
+
+fn taken(done: Done) -> Option<AcquireReply> {
+    match done {
+        Done::Yes => Some(AcquireReply::Granted(Fence::NONE)),
+        Done::Other(seen) => {
+            Some(AcquireReply::Busy(Busy { index: 0, holder: seen.holder, remaining: seen.remaining }))
+        }
+        Done::Gone | Done::Looked(_) => None,
+    }
+}
+
+/// Neither fence nor waiters are known.
+fn plain_inspection(look: Look) -> Inspection {
+    let wrong_type = matches!(look, Look::WrongType);
+    let (holder, remaining) = match look {
+        Look::Held(seen) => (Some(seen.holder), seen.remaining),
+        Look::Free | Look::WrongType => (None, None),
+    };
+    Inspection { holder, remaining, fence: None, waiters: vec![], wrong_type }
 }
 
 fn inspection(value: Value) -> Result<Inspection, Malformed> {
@@ -187,7 +270,7 @@ fn inspection(value: Value) -> Result<Inspection, Malformed> {
     Ok(Inspection {
         holder: held.then_some(holder),
         remaining: if held { remaining } else { None },
-        fence: fence.map(lockkeeper_core::lock::Fence::new),
+        fence: fence.map(Fence::new),
         waiters,
         wrong_type: kind == b"wrongtype",
     })

@@ -36,7 +36,10 @@ impl Stage {
     /// Finds out where everything is, and that the server answers.
     pub(super) async fn set(args: &SaleArgs, common: &Common) -> anyhow::Result<Self> {
         if common.has_certificate() {
-            return Err(Failure::usage("the demo takes no --ca: its processes would not know of it").into());
+            return Err(Failure::usage(
+                "the demo takes no --ca, --cert or --key: its processes would not know of them",
+            )
+            .into());
         }
         if let Some(address) = args.serve {
             // Before anything is played.
