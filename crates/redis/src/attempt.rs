@@ -5,8 +5,9 @@ use std::time::Duration;
 use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Timestamp, Uptime, WrongType};
 use redis::{Cmd, Value};
 
+use crate::cluster::{Errand, Manner, Step};
 use crate::error::{CallError, malformed};
-use crate::link::{Link, Up};
+use crate::link::Up;
 use crate::node::{Lane, Node};
 use crate::port::Port;
 use crate::reply::{Fields, Malformed};
@@ -17,7 +18,6 @@ const USUAL_BYTES: usize = 256;
 
 /// One decision on its way: sent once, and again only where that is safe.
 pub(crate) struct Attempt<'a, D> {
-    node: &'a Node,
     lane: Lane,
     at: &'a Keys,
     decision: D,
@@ -31,39 +31,42 @@ pub(crate) struct Attempt<'a, D> {
     was_late: bool,
 }
 
-/// What to do after one copy was sent.
-enum Next<R> {
-    Done(Answer<R>),
-    Again,
-}
-
 impl<'a, D: Port> Attempt<'a, D> {
     /// To be answered by `ends`.
-    pub(crate) fn new(node: &'a Node, lane: Lane, at: &'a Keys, decision: D, ends: Uptime) -> Self {
-        Self { node, lane, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
+    pub(crate) fn new(lane: Lane, at: &'a Keys, decision: D, ends: Uptime) -> Self {
+        Self { lane, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
     }
 
-    pub(crate) async fn run(mut self) -> Result<Answer<D::Reply>, Error> {
+    /// On the one server that there is.
+    pub(crate) async fn run(mut self, node: &Node) -> Result<Answer<D::Reply>, Error> {
         loop {
-            match self.try_once().await {
-                Ok(Next::Done(answer)) => return Ok(answer),
-                Ok(Next::Again) => {}
-                Err(error) => return Err(self.in_the_light_of_doubt(error)),
+            match self.try_once(node, Manner::default()).await {
+                Ok(Step::Done(answer)) => return Ok(answer),
+                Ok(Step::Again) => {}
+                Ok(Step::Refused(words)) => return Err(self.conclude(words.into_error(D::NAME))),
+                Err(error) => return Err(self.conclude(error)),
             }
         }
     }
 
-    async fn try_once(&mut self) -> Result<Next<D::Reply>, Error> {
-        let mut up = self.link().up(self.left()).await.map_err(|failure| failure.into_error(D::NAME))?;
+    async fn try_once(&mut self, node: &Node, manner: Manner) -> Result<Step<Answer<D::Reply>>, Error> {
+        let patience = self.left(node).min(manner.patience);
+        let mut up =
+            node.link(self.lane).up(patience).await.map_err(|failure| failure.into_error(D::NAME))?;
         if !up.info().scripts {
             return Err(scripts_forbidden::<D>());
         }
-        self.send(&mut up).await
+        self.send(node, &mut up, manner).await
     }
 
     /// Sends one copy, stamped with what is left of the limit in the server's time (invariant 5 relies on it).
-    async fn send(&mut self, up: &mut Up) -> Result<Next<D::Reply>, Error> {
-        let clock = self.node.clock();
+    async fn send(
+        &mut self,
+        node: &Node,
+        up: &mut Up,
+        manner: Manner,
+    ) -> Result<Step<Answer<D::Reply>>, Error> {
+        let clock = node.clock();
         let sent_at = clock.uptime();
         let left = self.ends.since(sent_at);
         if left.is_zero() {
@@ -72,15 +75,15 @@ impl<'a, D: Port> Attempt<'a, D> {
         self.decision.set_not_after(clock.at(sent_at).after(left));
         self.latest = self.latest.max(self.decision.not_after());
         self.sent += 1;
-        match self.run_script(up, left).await {
-            Ok(value) => self.read(value, sent_at),
+        match self.run_script(node, up, manner, left).await {
+            Ok(value) => self.read(node, value, sent_at),
             Err(CallError::Answered(words)) => {
                 self.sent -= 1;
-                Err(words.into_error(D::NAME))
+                Ok(Step::Refused(words))
             }
             Err(CallError::Broken(reason)) if D::REPEATABLE && self.in_doubt.is_none() => {
                 self.in_doubt = Some(CallError::Broken(reason));
-                Ok(Next::Again)
+                Ok(Step::Again)
             }
             Err(error) => Err(unanswered(D::NAME, &error, self.latest)),
         }
@@ -88,7 +91,13 @@ impl<'a, D: Port> Attempt<'a, D> {
 
     /// By hash; by source where the server does not know the hash (a restart, `SCRIPT FLUSH`) or the command. Looking
     /// goes by the read-only commands first, which a paused server lets pass.
-    async fn run_script(&self, up: &mut Up, within: Duration) -> Result<Value, CallError> {
+    async fn run_script(
+        &self,
+        node: &Node,
+        up: &mut Up,
+        manner: Manner,
+        within: Duration,
+    ) -> Result<Value, CallError> {
         let ways: &[(&str, &str)] = &[
             ("EVALSHA_RO", D::SCRIPT.hash()),
             ("EVAL_RO", D::SCRIPT.source),
@@ -97,11 +106,13 @@ impl<'a, D: Port> Attempt<'a, D> {
         ];
         let read_only = D::SCRIPT.read_only && up.info().read_only_scripts;
         let (first, rest) = if read_only { (ways[0], &ways[1..]) } else { (ways[2], &ways[3..]) };
-        let mut result = self.link().send(up, &self.command(first.0, first.1), within).await;
+        let link = node.link(self.lane);
+        let mut result = link.send_in(manner, up, &self.command(first.0, first.1), within).await;
         for (name, script) in rest {
             match &result {
                 Err(CallError::Answered(words)) if words.asks_for_another_way() => {
-                    result = self.link().send(up, &self.command(name, script), self.left()).await;
+                    let left = self.left(node);
+                    result = link.send_in(manner, up, &self.command(name, script), left).await;
                 }
                 _ => break,
             }
@@ -117,20 +128,20 @@ impl<'a, D: Port> Attempt<'a, D> {
         command
     }
 
-    fn read(&mut self, value: Value, sent_at: Uptime) -> Result<Next<D::Reply>, Error> {
+    fn read(&mut self, node: &Node, value: Value, sent_at: Uptime) -> Result<Step<Answer<D::Reply>>, Error> {
         let malformed = |Malformed(what)| malformed(D::NAME, what);
         let mut fields = Fields::of(value).map_err(malformed)?;
         let at = fields.timestamp().map_err(malformed)?;
-        self.node.clock().observe(sent_at, at);
+        node.clock().observe(sent_at, at);
         let status = fields.bytes().map_err(malformed)?;
         match &status[..] {
-            b"late" if self.was_late || self.left().is_zero() => {
+            b"late" if self.was_late || self.left(node).is_zero() => {
                 Err(Error::new(ErrorKind::TooLate, D::NAME, ""))
             }
             b"late" => {
                 self.was_late = true;
                 self.sent -= 1;
-                Ok(Next::Again)
+                Ok(Step::Again)
             }
             b"wrongtype" => {
                 let index = fields.index().map_err(malformed)?;
@@ -139,21 +150,26 @@ impl<'a, D: Port> Attempt<'a, D> {
             }
             status => {
                 let reply = self.decision.read(at, status, fields).map_err(malformed)?;
-                Ok(Next::Done(Answer { reply, at, sent: self.sent }))
+                Ok(Step::Done(Answer { reply, at, sent: self.sent }))
             }
         }
     }
 
-    fn link(&self) -> &Link {
-        self.node.link(self.lane)
+    fn left(&self, node: &Node) -> Duration {
+        self.ends.since(node.clock().uptime())
     }
+}
 
-    fn left(&self) -> Duration {
-        self.ends.since(self.node.clock().uptime())
+impl<D: Port> Errand for Attempt<'_, D> {
+    type Done = Answer<D::Reply>;
+    const NAME: &'static str = D::NAME;
+
+    async fn try_on(&mut self, node: &Node, manner: Manner) -> Result<Step<Self::Done>, Error> {
+        self.try_once(node, manner).await
     }
 
     /// "Not applied" is the answer, unless an earlier copy is still in doubt. Names the keys.
-    fn in_the_light_of_doubt(&self, error: Error) -> Error {
+    fn conclude(&self, error: Error) -> Error {
         let error = match &self.in_doubt {
             Some(doubt) if !error.may_have_been_applied() => unanswered(D::NAME, doubt, self.latest),
             _ => error,

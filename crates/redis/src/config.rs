@@ -47,15 +47,17 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// From a URL: `redis://`, `rediss://` (TLS) or `unix://`, as
-    /// `redis://[user[:password]@]host[:port][/database]` and
-    /// `unix:///path/to/socket[?db=N&user=U&pass=P]`. User and password are percent-encoded.
+    /// From a URL: `redis://`, `rediss://` (TLS), `unix://` or `redis+cluster://` (`rediss+cluster://`), as
+    /// `redis://[user[:password]@]host[:port][/database]`,
+    /// `unix:///path/to/socket[?db=N&user=U&pass=P]` and
+    /// `redis+cluster://[user[:password]@]seed1[:port],seed2[:port],…`, where one seed that answers is enough. User and
+    /// password are percent-encoded.
     ///
     /// # Errors
     /// Names the part at fault. Never prints the password.
     pub fn from_url(url: &str) -> Result<Self, Error> {
         let target = Target::parse(url)?;
-        if !matches!(target.places, Places::One(_)) {
+        if matches!(target.places, Places::Sentinel(_)) {
             return Err(Error::new(ErrorKind::Unsupported, "url", "this form is not built yet"));
         }
         Ok(Self {

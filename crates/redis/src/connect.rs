@@ -12,6 +12,7 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
     PushInfo, RedisConnectionInfo, TlsCertificates, cmd,
 };
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::clock::ServerClock;
@@ -35,6 +36,8 @@ pub(crate) struct Connector {
     pub(crate) watched: Arc<Watched>,
     /// When a connection of any lane was made last.
     pub(crate) connected: Mutex<Option<Instant>>,
+    /// Is told when a connection for commands or renewals was replaced, where several servers share the knowledge.
+    pub(crate) replaced: Option<Arc<watch::Sender<u64>>>,
 }
 
 /// Whether a connection is to be told of changed keys.
@@ -63,6 +66,12 @@ impl Connector {
     /// Another lane has reached the server since.
     pub(crate) fn has_connected_since(&self, moment: Instant) -> bool {
         self.connected.lock().is_some_and(|at| at > moment)
+    }
+
+    pub(crate) fn tell_of_replacement(&self) {
+        if let Some(replaced) = &self.replaced {
+            replaced.send_modify(|number| *number += 1);
+        }
     }
 
     /// The server, for people.

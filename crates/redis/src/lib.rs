@@ -5,6 +5,7 @@
 
 mod attempt;
 mod clock;
+mod cluster;
 mod config;
 mod connect;
 mod error;

@@ -65,7 +65,7 @@ impl Watched {
         }
     }
 
-    fn everything_changed(&self) {
+    pub(crate) fn everything_changed(&self) {
         self.keys.lock().values().flatten().for_each(|changed| changed.notify_one());
     }
 

@@ -21,6 +21,9 @@ pub mod fencing {}
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 
+#[doc = include_str!("cluster.md")]
+pub mod cluster {}
+
 #[doc = include_str!("operations.md")]
 pub mod operations {}
 

@@ -1,0 +1,174 @@
+//! Which server keeps which slot, as far as is known.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::slots::{MAX_NODES, Range};
+use crate::layout::SLOTS;
+use crate::node::Node;
+use crate::url::Address;
+
+/// Nobody keeps the slot.
+const NOBODY: u16 = u16::MAX;
+
+/// The map of a cluster.
+#[derive(Debug)]
+pub(super) struct Map {
+    /// Every server that was seen as a primary, in the order of being seen: a listing goes through them by number.
+    roster: Vec<Entry>,
+    /// A number of the roster for each slot.
+    owners: Vec<u16>,
+    /// For each slot, how often a replica took over.
+    terms: Vec<u32>,
+    /// The primary of each replica, by the last look.
+    replicas: HashMap<Address, Address>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    address: Address,
+    /// None while it keeps no slot.
+    node: Option<Arc<Node>>,
+}
+
+/// An answer to `CLUSTER SLOTS` with its places as addresses.
+pub(super) struct View {
+    pub(super) ranges: Vec<(Range, Address)>,
+    pub(super) replicas: HashMap<Address, Address>,
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Self {
+            roster: Vec::new(),
+            owners: vec![NOBODY; SLOTS],
+            terms: vec![0; SLOTS],
+            replicas: HashMap::new(),
+        }
+    }
+}
+
+impl Map {
+    pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
+        let number = *self.owners.get(usize::from(slot))?;
+        self.roster.get(usize::from(number))?.node.as_ref()
+    }
+
+    /// The number of the server of `slot`.
+    pub(super) fn number(&self, slot: u16) -> Option<u16> {
+        self.owners.get(usize::from(slot)).copied().filter(|number| *number != NOBODY)
+    }
+
+    pub(super) fn term(&self, slot: u16) -> u64 {
+        self.terms.get(usize::from(slot)).copied().map_or(0, u64::from)
+    }
+
+    /// All that keep slots, with their numbers; the numbers stay what they are.
+    pub(super) fn primaries(&self) -> impl Iterator<Item = (u16, &Address, &Arc<Node>)> {
+        let numbered = (0u16..).zip(&self.roster);
+        numbered.filter_map(|(number, entry)| Some((number, &entry.address, entry.node.as_ref()?)))
+    }
+
+    /// The first one whose number is at least `number`.
+    pub(super) fn primary_from(&self, number: u16) -> Option<(u16, Arc<Node>)> {
+        self.primaries().find(|(at, ..)| *at >= number).map(|(at, _, node)| (at, node.clone()))
+    }
+
+    pub(super) fn at(&self, address: &Address) -> Option<&Arc<Node>> {
+        self.roster.iter().find(|entry| entry.address == *address)?.node.as_ref()
+    }
+
+    /// One slot has another owner: a node said so. True if that is news. Nothing where the servers are too many.
+    pub(super) fn move_slot(
+        &mut self,
+        slot: u16,
+        to: &Address,
+        make: impl Fn(&Address) -> Arc<Node>,
+    ) -> bool {
+        let Some(number) = self.number_of(to, &make) else { return false };
+        if self.succeeds(slot, number, &HashMap::new()) {
+            self.begin_term(slot);
+        }
+        self.set_owner(slot, number)
+    }
+
+    /// Takes a whole view over. True if anything changed.
+    pub(super) fn take(&mut self, view: View, make: impl Fn(&Address) -> Arc<Node>) -> bool {
+        if self.roster.len() + view.ranges.len() > MAX_NODES {
+            self.forget_the_idle();
+        }
+        let (mut owners, mut is_used) = (vec![NOBODY; SLOTS], vec![false; MAX_NODES]);
+        for (range, address) in &view.ranges {
+            let Some(number) = self.number_of(address, &make) else { continue };
+            is_used[usize::from(number)] = true;
+            if let Some(slots) = owners.get_mut(usize::from(range.first)..=usize::from(range.last)) {
+                slots.fill(number);
+            }
+        }
+        let mut is_news = false;
+        for slot in 0..SLOTS as u16 {
+            let new = owners[usize::from(slot)];
+            if self.succeeds(slot, new, &view.replicas) {
+                self.begin_term(slot);
+            }
+            is_news |= self.set_owner(slot, new);
+        }
+        self.replicas = view.replicas;
+        for (entry, is_used) in self.roster.iter_mut().zip(is_used) {
+            if !is_used {
+                entry.node = None;
+            }
+        }
+        is_news
+    }
+
+    /// The new owner takes over from the old one, as its replica; now or by the last look.
+    fn succeeds(&self, slot: u16, new: u16, now: &HashMap<Address, Address>) -> bool {
+        let old = self.owners[usize::from(slot)];
+        let address = |number: u16| self.roster.get(usize::from(number)).map(|entry| &entry.address);
+        let (Some(before), Some(after)) = (address(old), address(new)) else { return false };
+        old != new && (now.get(before) == Some(after) || self.replicas.get(after) == Some(before))
+    }
+
+    fn begin_term(&mut self, slot: u16) {
+        let term = &mut self.terms[usize::from(slot)];
+        *term = term.wrapping_add(1);
+    }
+
+    fn set_owner(&mut self, slot: u16, number: u16) -> bool {
+        let owner = &mut self.owners[usize::from(slot)];
+        let is_news = *owner != number;
+        *owner = number;
+        is_news
+    }
+
+    /// Its number, with a node; it is given one if it has none.
+    fn number_of(&mut self, address: &Address, make: impl Fn(&Address) -> Arc<Node>) -> Option<u16> {
+        let known = self.roster.iter().position(|entry| entry.address == *address);
+        let at = known.unwrap_or(self.roster.len());
+        if known.is_none() {
+            if at >= MAX_NODES {
+                return None;
+            }
+            self.roster.push(Entry { address: address.clone(), node: None });
+        }
+        self.roster[at].node.get_or_insert_with(|| make(address));
+        u16::try_from(at).ok()
+    }
+
+    /// Makes room. The numbers change, so that a listing under way may miss or repeat some.
+    fn forget_the_idle(&mut self) {
+        let old = std::mem::take(self);
+        self.terms = old.terms;
+        self.replicas = old.replicas;
+        let mut numbers = HashMap::new();
+        for (number, entry) in (0u16..).zip(old.roster) {
+            if entry.node.is_some() {
+                numbers.insert(number, self.roster.len() as u16);
+                self.roster.push(entry);
+            }
+        }
+        self.owners =
+            old.owners.iter().map(|number| numbers.get(number).copied().unwrap_or(NOBODY)).collect();
+    }
+}
