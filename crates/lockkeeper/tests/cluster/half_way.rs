@@ -1,10 +1,14 @@
 //! A slot that is on its way from one server to another.
 
-use lockkeeper::{ErrorKind, Refusal, Released};
+use lockkeeper::redis::slot_of;
+use lockkeeper::{Begun, ErrorKind, Refusal, Released, Stored, fingerprint};
 use lockkeeper_testkit::wait::until;
 
 use crate::common::{hold, keeper, slot, three};
-use crate::support::{PATIENT, SOON, ms, secs};
+use crate::support::{SOON, ms, secs};
+
+/// Its record has the hash tag of the locks.
+const SAME_SLOT: &str = "{t}";
 
 /// The held lock is renewed and released at whichever place its keys are; a free one waits for the end.
 #[tokio::test]
@@ -34,8 +38,13 @@ async fn a_held_lock_is_kept_and_a_free_one_waits_while_its_slot_is_on_its_way()
     let error = keeper.lock(free).unwrap().try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused(Refusal::ClusterDown), "{error}");
     // What has one key only goes on: it is asked for at the new place.
-    let limiter = keeper.limiter("{t}", "5/h").unwrap().decide_within(PATIENT);
-    assert!(limiter.check("u").await.unwrap().is_allowed());
+    let key = format!("once:pay:{SAME_SLOT}");
+    assert_eq!(slot_of(key.as_bytes()), slot(held));
+    let once = keeper.once("pay").unwrap();
+    let Begun::Claimed(attempt) = once.begin(SAME_SLOT, fingerprint::of_bytes("")).await.unwrap() else {
+        panic!("it is nobody's");
+    };
+    attempt.complete(Stored::nothing()).await.unwrap();
     assert!(!waiting.is_finished());
 
     half_way.finish().unwrap();
