@@ -1,8 +1,8 @@
 //! Every store obeys the contract, and every store answers what the model answers.
 
 use lockkeeper_faults::ServerKind;
-use lockkeeper_testkit::arm::{MemoryArm, SteppedRedis};
-use lockkeeper_testkit::{conformance, differential, runs};
+use lockkeeper_testkit::arm::{MemoryArm, SteppedCluster, SteppedRedis};
+use lockkeeper_testkit::{conformance, differential, limits, once, permits, runs};
 use proptest::strategy::{Strategy, ValueTree};
 
 /// The servers whose wall clock can be stepped.
@@ -21,6 +21,19 @@ async fn redis_6_2_and_valkey_obey_the_contract() {
         if let Some(arm) = SteppedRedis::start(kind).await {
             conformance::all(&arm).await;
         }
+    }
+}
+
+/// Through the map and the routes of a cluster. It has one server, because a cluster of several gives servers up whose
+/// wall clocks are stepped; what several servers do is tested in real time.
+#[tokio::test]
+async fn a_cluster_obeys_every_contract() {
+    for kind in STEPPED {
+        let Some(arm) = SteppedCluster::start(kind).await else { continue };
+        conformance::all(&arm).await;
+        limits::conformance::all(&arm).await;
+        permits::conformance::all(arm.server()).await;
+        once::conformance::all(arm.server()).await;
     }
 }
 

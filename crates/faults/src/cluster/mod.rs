@@ -90,12 +90,19 @@ impl ClusterServers {
         self.wait_primary(replica)
     }
 
-    /// Waits until this node is a primary.
+    /// Waits until this node is a primary, and every node that runs says so.
     ///
     /// # Errors
     /// It is not within 30 seconds.
     pub fn wait_primary(&self, number: usize) -> Result<(), ServerError> {
-        until("take over", || Ok(form::info(&self.nodes[number], "replication")?.contains("role:master")))
+        let id = &self.ids[number];
+        let is_so = |list: &str| list.lines().any(|line| line.starts_with(id) && line.contains("master"));
+        until("take over", || {
+            let mut running = self.nodes.iter().filter(|node| node.is_running());
+            let says =
+                |node| ask(node, &["CLUSTER", "NODES"]).is_ok_and(|list| list.as_str().is_some_and(is_so));
+            Ok(running.all(says))
+        })
     }
 
     /// Waits until every node that runs says that the cluster serves all slots.

@@ -97,7 +97,7 @@ async fn permits_limits_and_once_records_work_on_every_server() {
         let once = keeper.once("pay").unwrap();
         match once.begin(&name, fingerprint::of_bytes(&name)).await.unwrap() {
             Begun::Claimed(attempt) => {
-                _ = attempt.complete(Stored::whole(name.as_bytes()).unwrap()).await.unwrap()
+                _ = attempt.complete(Stored::whole(name.as_bytes()).unwrap()).await.unwrap();
             }
             other => panic!("{name}: {other:?}"),
         }

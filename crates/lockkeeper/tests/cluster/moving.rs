@@ -107,7 +107,7 @@ async fn run_once_each(keeper: Keeper, stop: Arc<AtomicBool>) {
         let is_first = number / 2 < 200 && number % 2 == 0;
         match once.begin(&key, fingerprint::of_bytes(&key)).await.unwrap() {
             Begun::Claimed(attempt) if is_first => {
-                _ = attempt.complete(Stored::whole(key.as_bytes()).unwrap()).await.unwrap()
+                _ = attempt.complete(Stored::whole(key.as_bytes()).unwrap()).await.unwrap();
             }
             Begun::Completed(done) if !is_first => assert_eq!(done.stored.bytes(), key.as_bytes()),
             other => panic!("{key}: {other:?}"),

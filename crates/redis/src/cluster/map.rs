@@ -172,3 +172,92 @@ impl Map {
             old.owners.iter().map(|number| numbers.get(number).copied().unwrap_or(NOBODY)).collect();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockkeeper_core::ManualClock;
+    use parking_lot::Mutex;
+
+    use super::super::slots::Place;
+    use super::*;
+    use crate::clock::ServerClock;
+    use crate::config::RedisConfig;
+    use crate::connect::Connector;
+
+    fn at(port: u16) -> Address {
+        Address::Tcp { host: "h".into(), port, tls: false }
+    }
+
+    fn make(address: &Address) -> Arc<Node> {
+        let config = RedisConfig::from_url("redis+cluster://h").unwrap();
+        let clock = ServerClock::new(Arc::new(ManualClock::default()));
+        let (watched, connected, address) = (Arc::default(), Mutex::default(), address.clone());
+        Arc::new(Node::new(Arc::new(Connector {
+            config,
+            address,
+            clock,
+            watched,
+            connected,
+            replaced: None,
+        })))
+    }
+
+    /// Ranges by their primaries, and replicas by theirs.
+    fn view(ranges: &[(u16, u16, u16)], replicas: &[(u16, u16)]) -> View {
+        let range = |&(first, last, port): &(u16, u16, u16)| {
+            let primary = Place { host: "h".into(), port };
+            (Range { first, last, primary, replicas: vec![] }, at(port))
+        };
+        let replicas = replicas.iter().map(|&(replica, primary)| (at(replica), at(primary))).collect();
+        View { ranges: ranges.iter().map(range).collect(), replicas }
+    }
+
+    fn ports(map: &Map) -> Vec<(u16, u16)> {
+        let port = |address: &Address| match address {
+            Address::Tcp { port, .. } => *port,
+            Address::Unix(_) => 0,
+        };
+        map.primaries().map(|(number, address, _)| (number, port(address))).collect()
+    }
+
+    #[test]
+    fn a_replica_that_takes_over_begins_a_term_and_a_slot_that_moves_does_not() {
+        let mut map = Map::default();
+        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make));
+        assert!(!map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make), "no news");
+        assert!(map.move_slot(5, &at(2), make));
+        assert_eq!((map.term(5), map.term(6)), (0, 0), "moved");
+        // The old primary is gone, or follows the new one.
+        assert!(map.move_slot(6, &at(3), make));
+        assert_eq!((map.term(6), map.term(7)), (1, 0));
+        assert!(map.take(view(&[(0, 99, 3), (100, 199, 2)], &[(1, 3)]), make));
+        assert_eq!((map.term(6), map.term(7), map.term(150)), (1, 1, 0), "told once");
+        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make));
+        assert_eq!((map.term(6), map.term(7)), (2, 2), "and back");
+    }
+
+    #[test]
+    fn numbers_stay_whoever_comes_and_goes_and_what_nobody_serves_has_no_owner() {
+        let mut map = Map::default();
+        map.take(view(&[(0, 99, 1), (100, 199, 2)], &[]), make);
+        map.take(view(&[(0, 99, 3), (100, 198, 2)], &[]), make);
+        assert_eq!(ports(&map), [(1, 2), (2, 3)]);
+        assert_eq!(map.primary_from(0).map(|(number, _)| number), Some(1));
+        assert!(map.primary_from(3).is_none() && map.owner(199).is_none() && map.number(199).is_none());
+        map.take(view(&[(0, 199, 1)], &[]), make);
+        assert_eq!(ports(&map), [(0, 1)]);
+    }
+
+    #[test]
+    fn servers_are_bounded() {
+        let mut map = Map::default();
+        for port in 1..=MAX_NODES as u16 + 10 {
+            map.take(view(&[(0, 1, port)], &[]), make);
+        }
+        assert!(map.roster.len() <= MAX_NODES, "{}", map.roster.len());
+        assert_eq!(ports(&map).len(), 1);
+        assert!(map.owner(0).is_some());
+    }
+}
