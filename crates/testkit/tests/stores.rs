@@ -31,9 +31,12 @@ async fn a_cluster_obeys_every_contract() {
     for kind in STEPPED {
         let Some(arm) = SteppedCluster::start(kind).await else { continue };
         conformance::all(&arm).await;
-        limits::conformance::all(&arm).await;
         permits::conformance::all(arm.server()).await;
+        // Those begin at whole milliseconds.
+        let Some(arm) = SteppedCluster::start(kind).await else { continue };
         once::conformance::all(arm.server()).await;
+        let Some(arm) = SteppedCluster::start(kind).await else { continue };
+        limits::conformance::all(&arm).await;
     }
 }
 
