@@ -10,6 +10,7 @@ use lockkeeper_core::{Error, ErrorKind, Key, Keys, Uptime};
 use super::builder::Lock;
 use super::guard::LockGuard;
 use super::outcome::{Acquired, Busy, Extended, LossReason, Released};
+use crate::clock::sleep_until;
 
 /// A later key is waited for so long while earlier ones are held; then all are given back, and it begins anew.
 const HOLD: Duration = Duration::from_millis(100);
@@ -125,7 +126,7 @@ impl OrderedLock {
                 Err(error) if is_over || !error.is_transient() => return Err(error),
                 Ok(Round::Busy(_) | Round::Lost(..)) | Err(_) => {}
             }
-            tokio::time::sleep(length).await;
+            sleep_until(clock, clock.uptime().after(length)).await;
             pause = (pause * 2).min(PAUSE.1);
         }
     }

@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::slots::{MAX_NODES, Range};
 use crate::layout::SLOTS;
 use crate::node::Node;
 use crate::url::Address;
 
+/// A server without slots that one is on its way to is kept for so long after it was asked last.
+const GUEST: Duration = Duration::from_secs(30);
 /// Nobody keeps the slot.
 const NOBODY: u16 = u16::MAX;
 
@@ -27,8 +30,9 @@ pub(super) struct Map {
 #[derive(Debug)]
 struct Entry {
     address: Address,
-    /// None while it keeps no slot.
+    /// None while it keeps no slot and is no guest.
     node: Option<Arc<Node>>,
+    guest_since: Option<Instant>,
 }
 
 /// An answer to `CLUSTER SLOTS` with its places as addresses.
@@ -63,7 +67,7 @@ impl Map {
         self.terms.get(usize::from(slot)).copied().map_or(0, u64::from)
     }
 
-    /// All that keep slots, with their numbers; the numbers stay what they are.
+    /// All that keep slots, or are to, with their numbers; the numbers stay what they are.
     pub(super) fn primaries(&self) -> impl Iterator<Item = (u16, &Address, &Arc<Node>)> {
         let numbered = (0u16..).zip(&self.roster);
         numbered.filter_map(|(number, entry)| Some((number, &entry.address, entry.node.as_ref()?)))
@@ -92,8 +96,21 @@ impl Map {
         self.set_owner(slot, number)
     }
 
+    /// A server that a slot is on its way to. It may keep none yet.
+    pub(super) fn guest(
+        &mut self,
+        address: &Address,
+        make: impl Fn(&Address) -> Arc<Node>,
+        now: Instant,
+    ) -> Option<Arc<Node>> {
+        let number = self.number_of(address, make)?;
+        let entry = self.roster.get_mut(usize::from(number))?;
+        entry.guest_since = Some(now);
+        entry.node.clone()
+    }
+
     /// Takes a whole view over. True if anything changed.
-    pub(super) fn take(&mut self, view: View, make: impl Fn(&Address) -> Arc<Node>) -> bool {
+    pub(super) fn take(&mut self, view: View, make: impl Fn(&Address) -> Arc<Node>, now: Instant) -> bool {
         if self.roster.len() + view.ranges.len() > MAX_NODES {
             self.forget_the_idle();
         }
@@ -115,7 +132,9 @@ impl Map {
         }
         self.replicas = view.replicas;
         for (entry, is_used) in self.roster.iter_mut().zip(is_used) {
-            if !is_used {
+            let is_guest =
+                entry.guest_since.is_some_and(|since| now.saturating_duration_since(since) < GUEST);
+            if !is_used && !is_guest {
                 entry.node = None;
             }
         }
@@ -150,7 +169,7 @@ impl Map {
             if at >= MAX_NODES {
                 return None;
             }
-            self.roster.push(Entry { address: address.clone(), node: None });
+            self.roster.push(Entry { address: address.clone(), node: None, guest_since: None });
         }
         self.roster[at].node.get_or_insert_with(|| make(address));
         u16::try_from(at).ok()
@@ -225,28 +244,28 @@ mod tests {
     #[test]
     fn a_replica_that_takes_over_begins_a_term_and_a_slot_that_moves_does_not() {
         let mut map = Map::default();
-        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make));
-        assert!(!map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make), "no news");
+        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, Instant::now()));
+        assert!(!map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, Instant::now()), "no news");
         assert!(map.move_slot(5, &at(2), make));
         assert_eq!((map.term(5), map.term(6)), (0, 0), "moved");
         // The old primary is gone, or follows the new one.
         assert!(map.move_slot(6, &at(3), make));
         assert_eq!((map.term(6), map.term(7)), (1, 0));
-        assert!(map.take(view(&[(0, 99, 3), (100, 199, 2)], &[(1, 3)]), make));
+        assert!(map.take(view(&[(0, 99, 3), (100, 199, 2)], &[(1, 3)]), make, Instant::now()));
         assert_eq!((map.term(6), map.term(7), map.term(150)), (1, 1, 0), "told once");
-        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make));
+        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, Instant::now()));
         assert_eq!((map.term(6), map.term(7)), (2, 2), "and back");
     }
 
     #[test]
     fn numbers_stay_whoever_comes_and_goes_and_what_nobody_serves_has_no_owner() {
         let mut map = Map::default();
-        map.take(view(&[(0, 99, 1), (100, 199, 2)], &[]), make);
-        map.take(view(&[(0, 99, 3), (100, 198, 2)], &[]), make);
+        map.take(view(&[(0, 99, 1), (100, 199, 2)], &[]), make, Instant::now());
+        map.take(view(&[(0, 99, 3), (100, 198, 2)], &[]), make, Instant::now());
         assert_eq!(ports(&map), [(1, 2), (2, 3)]);
         assert_eq!(map.primary_from(0).map(|(number, _)| number), Some(1));
         assert!(map.primary_from(3).is_none() && map.owner(199).is_none() && map.number(199).is_none());
-        map.take(view(&[(0, 199, 1)], &[]), make);
+        map.take(view(&[(0, 199, 1)], &[]), make, Instant::now());
         assert_eq!(ports(&map), [(0, 1)]);
     }
 
@@ -254,10 +273,23 @@ mod tests {
     fn servers_are_bounded() {
         let mut map = Map::default();
         for port in 1..=MAX_NODES as u16 + 10 {
-            map.take(view(&[(0, 1, port)], &[]), make);
+            map.take(view(&[(0, 1, port)], &[]), make, Instant::now());
         }
         assert!(map.roster.len() <= MAX_NODES, "{}", map.roster.len());
         assert_eq!(ports(&map).len(), 1);
         assert!(map.owner(0).is_some());
+    }
+
+    #[test]
+    fn a_server_that_a_slot_is_on_its_way_to_keeps_its_connections_for_a_while() {
+        let (mut map, now) = (Map::default(), Instant::now());
+        map.take(view(&[(0, 99, 1)], &[]), make, now);
+        let guest = map.guest(&at(2), make, now).unwrap();
+        map.take(view(&[(0, 99, 1)], &[]), make, now + GUEST / 2);
+        assert!(Arc::ptr_eq(&guest, &map.guest(&at(2), make, now + GUEST / 2).unwrap()), "the same");
+        map.take(view(&[(0, 99, 1)], &[]), make, now + GUEST);
+        assert_eq!(ports(&map), [(0, 1), (1, 2)]);
+        map.take(view(&[(0, 99, 1)], &[]), make, now + GUEST * 2);
+        assert_eq!(ports(&map), [(0, 1)]);
     }
 }

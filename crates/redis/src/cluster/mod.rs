@@ -195,8 +195,7 @@ impl Cluster {
     /// Where a slot is on its way to.
     fn passing(&self, redirect: &Redirect) -> Option<Arc<Node>> {
         let address = self.address(&redirect.host, redirect.port, None)?;
-        let known = self.map.read().at(&address).cloned();
-        Some(known.unwrap_or_else(|| self.node(&address)))
+        self.map.write().guest(&address, |at| self.node(at), Instant::now())
     }
 
     /// Looks in the background, unless that is under way.
@@ -241,7 +240,7 @@ impl Cluster {
     }
 
     fn take(&self, view: View) {
-        let is_news = self.map.write().take(view, |address| self.node(address));
+        let is_news = self.map.write().take(view, |address| self.node(address), Instant::now());
         if is_news {
             self.changes.send_modify(|number| *number += 1);
             // Who waits registers anew, with the server that keeps the key by now.
