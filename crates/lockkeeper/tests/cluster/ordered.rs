@@ -102,8 +102,9 @@ async fn l34_leases_that_were_taken_early_are_valid_at_the_end_or_nothing_is_hel
     assert!(left.iter().all(|left| *left > ms(100)), "all are valid: {left:?}");
     guard.release().await;
 
-    // While the second was waited for, the first grew old: it begins anew with the second.
-    let theirs = hold(&other, "b").await;
+    // While the second was waited for, the first grew old: it begins anew with the second. (Passed on inside the process,
+    // so that it comes at once.)
+    let theirs = hold(&keeper, "b").await;
     let lock = keeper.lock_all(["a", "b"]).unwrap().lease(secs(2)).no_renewal().wait(secs(20)).across_slots();
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap().or_busy().unwrap() });
     until("the first is taken", SOON, async || is_busy(&other, "a").await).await;
