@@ -43,7 +43,7 @@ pub(crate) fn steps_of(task: &Task) -> Vec<Step> {
 
 fn test(options: &TestOptions) -> Vec<Step> {
     let (tests, doc_tests) = (tests(options), doc_tests(options));
-    vec![provision(TEST_NEEDS), fmt(), clippy(), docs(), tests, doc_tests, deny(), targets()]
+    vec![provision(TEST_NEEDS), fmt(), clippy(), docs(), tests, doc_tests, deny(), lean(), targets()]
 }
 
 fn provision(needs: &'static [Need]) -> Step {
@@ -87,6 +87,13 @@ fn with_options(mut call: Call, options: &TestOptions) -> Call {
     }
 }
 
+/// The command as it is published, without its additive features. In a folder of its own, because dependencies have
+/// fewer features then.
+fn lean() -> Step {
+    let call = Call::cargo("check -p lockkeeper-cli --target-dir target/lean");
+    Step { name: "lean", tool: None, work: Work::Call(call.env("RUSTFLAGS", "-D warnings")) }
+}
+
 /// Advisories are not among these checks: their database needs the network,
 /// and a new entry would break a build which nobody touched.
 fn deny() -> Step {
@@ -122,7 +129,7 @@ mod tests {
 
     #[test]
     fn test_runs_everything_in_order() {
-        let all = ["provision", "fmt", "clippy", "docs", "tests", "doc tests", "deny", "targets"];
+        let all = ["provision", "fmt", "clippy", "docs", "tests", "doc tests", "deny", "lean", "targets"];
         assert_eq!(names(&Task::Test(TestOptions::default())), all);
     }
 

@@ -43,7 +43,7 @@ fn has_entries(dir: &Path) -> bool {
 /// The check has a target directory of its own because what it builds may
 /// come from a stand-in.
 fn check(workspace: &Workspace, target: &str) -> Call {
-    let call = Call::cargo("check -p lockkeeper -p lockkeeper-cli --target").arg(target);
+    let call = Call::cargo("check -p lockkeeper -p lockkeeper-cli --all-features --target").arg(target);
     let dir = workspace.target.join("other-targets");
     let call = call.arg("--target-dir").arg(dir.to_string_lossy());
     let stand_in = workspace.root.join("xtask/stand-in");
