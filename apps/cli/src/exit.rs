@@ -68,6 +68,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             | ErrorKind::Refused(_)
             | ErrorKind::TooLate
             | ErrorKind::OutcomeUnknown { .. }
+            | ErrorKind::NotDurable { .. }
             | ErrorKind::Lost
             | ErrorKind::Unsupported
             | ErrorKind::Protocol,
@@ -102,6 +103,7 @@ mod tests {
             ErrorKind::Unreachable,
             ErrorKind::Unsupported,
             ErrorKind::Protocol,
+            ErrorKind::NotDurable { acknowledged: 1, wanted: 2 },
         ];
         for kind in kinds {
             assert_eq!(code_of(&Error::new(kind, "acquire", "").into()), UNAVAILABLE);

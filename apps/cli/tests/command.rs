@@ -11,6 +11,8 @@ mod bench;
 mod cluster;
 #[path = "command/codes.rs"]
 mod codes;
+#[path = "command/durability.rs"]
+mod durability;
 #[path = "command/force.rs"]
 mod force;
 #[path = "command/holding.rs"]

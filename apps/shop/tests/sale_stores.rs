@@ -20,8 +20,6 @@ use lockkeeper_testkit::arm::{Arm as _, SteppedRedis};
 use lockkeeper_testkit::runs;
 use proptest::strategy::{Strategy, ValueTree};
 
-/// The servers whose wall clock can be stepped.
-const STEPPED: [ServerKind; 2] = [ServerKind::Redis62, ServerKind::Valkey];
 const HISTORIES: u32 = 100;
 const LONGEST: usize = 60;
 
@@ -70,7 +68,7 @@ impl Arm for Server {
 #[tokio::test]
 async fn scripts_answer_what_the_model_answers() {
     let (seed, histories) = (runs::seed(), runs::histories(HISTORIES));
-    for kind in STEPPED {
+    for kind in ServerKind::ALL {
         let Some(redis) = SteppedRedis::start(kind).await else { continue };
         let server = Server { store: SaleStore::redis(redis.redis().clone()), redis };
         let clock = Arc::new(ManualClock::default());

@@ -3,6 +3,7 @@
 mod allocating;
 mod ceiling;
 mod crowd;
+mod durable;
 mod fair;
 mod hand_off;
 mod held;
@@ -39,6 +40,7 @@ pub(crate) struct Kind {
 pub(crate) const ALL: &[Kind] = &[
     Kind { name: "one-task", measure: one_task::measure },
     Kind { name: "many-tasks", measure: many_tasks::measure },
+    Kind { name: "durable", measure: durable::measure },
     Kind { name: "held", measure: held::measure },
     Kind { name: "memory", measure: memory::measure },
     Kind { name: "limit-memory", measure: limit_memory::measure },

@@ -44,6 +44,14 @@ pub enum ErrorKind {
         /// The server applies it no later than this, by its own clock. `None` where the operation takes nothing.
         not_after: Option<Timestamp>,
     },
+    /// The primary did it, and fewer than were asked for acknowledged it in time. It is given back (an acquire), or does
+    /// not count (a renewal). **Not** a lease.
+    NotDurable {
+        /// So many acknowledged it.
+        acknowledged: u32,
+        /// So many should have.
+        wanted: u32,
+    },
     /// Somebody else holds it (only where a caller asked for busy as an error).
     Busy,
     /// The lease ended before the work did, or before the answer to its acquisition came.
@@ -141,6 +149,11 @@ impl Error {
         self.kind() == ErrorKind::Lost
     }
 
+    /// Fewer than were asked for acknowledged it in time: it was given back, or does not count.
+    pub fn is_not_durable(&self) -> bool {
+        matches!(self.kind(), ErrorKind::NotDurable { .. })
+    }
+
     /// No answer came, so it may have been applied.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self.kind(), ErrorKind::OutcomeUnknown { .. })
@@ -157,6 +170,7 @@ impl Error {
             ErrorKind::Unreachable
             | ErrorKind::TooLate
             | ErrorKind::OutcomeUnknown { .. }
+            | ErrorKind::NotDurable { .. }
             | ErrorKind::Busy => true,
             ErrorKind::Refused(refusal) => refusal.is_transient(),
             _ => false,
@@ -212,6 +226,7 @@ impl fmt::Display for ErrorKind {
             Self::Unreachable => "the store cannot be reached",
             Self::TooLate => "it reached the server too late and was not applied",
             Self::OutcomeUnknown { .. } => "outcome unknown",
+            Self::NotDurable { .. } => "not durable enough",
             Self::Busy => "busy",
             Self::Lost => "the lease was lost",
             Self::Unsupported => "not supported here",

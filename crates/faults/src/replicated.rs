@@ -32,7 +32,8 @@ pub struct Replica {
 }
 
 impl Replicated {
-    /// Starts `replicas` replicas of a primary, all made by `builder`, and waits until each is in sync.
+    /// Starts `replicas` replicas of a primary, all made by `builder`, and waits until each is in sync and has said so.
+    /// (A primary sends a new replica nothing until its first word, which takes up to a second.)
     ///
     /// # Errors
     /// A server does not start, or a replica is not in sync within 30 seconds.
@@ -44,6 +45,7 @@ impl Replicated {
             (0..replicas).map(|_| Replica::of(&primary, builder.clone())).collect();
         let all = Self { primary, replicas: replicas? };
         all.wait_in_sync()?;
+        all.wait_acknowledged()?;
         Ok(all)
     }
 
@@ -62,14 +64,18 @@ impl Replicated {
     /// # Errors
     /// Not within 30 seconds.
     pub fn wait_in_sync(&self) -> Result<(), ServerError> {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.is_in_sync()? {
-            if Instant::now() >= deadline {
-                return Err(ServerError::Unresponsive { what: "replicate" });
-            }
-            thread::sleep(POLL);
-        }
-        Ok(())
+        wait_for(|| self.is_in_sync())
+    }
+
+    /// Sends a message to nobody, and waits until every replica has acknowledged it.
+    fn wait_acknowledged(&self) -> Result<(), ServerError> {
+        self.primary.command(&["PUBLISH", "lockkeeper:nobody", ""])?;
+        let written = offset(&self.primary, "master_repl_offset")?;
+        wait_for(|| {
+            let info = self.primary.command(&["INFO", "replication"])?;
+            let acknowledged = info.as_str().unwrap_or_default().lines().filter_map(acknowledged);
+            Ok(acknowledged.filter(|offset| *offset >= written).count() >= self.replicas.len())
+        })
     }
 
     fn is_in_sync(&self) -> Result<bool, ServerError> {
@@ -91,6 +97,23 @@ impl Replica {
         let server = builder.config("replicaof", format!("127.0.0.1 {}", line.addr().port())).start()?;
         Ok(Self { server, line })
     }
+}
+
+fn wait_for(mut is_so: impl FnMut() -> Result<bool, ServerError>) -> Result<(), ServerError> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so()? {
+        if Instant::now() >= deadline {
+            return Err(ServerError::Unresponsive { what: "replicate" });
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// From a line such as `slave0:ip=127.0.0.1,port=6380,state=online,offset=14,lag=0`.
+fn acknowledged(line: &str) -> Option<u64> {
+    let (_, fields) = line.strip_prefix("slave")?.split_once(':')?;
+    fields.split(',').find_map(|field| field.strip_prefix("offset="))?.parse().ok()
 }
 
 fn offset(server: &RedisServer, name: &str) -> Result<u64, ServerError> {

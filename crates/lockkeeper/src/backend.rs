@@ -7,10 +7,12 @@ use lockkeeper_core::idempotency::{Abandon, Begin, Complete, InspectOnce, KeepAl
 use lockkeeper_core::limit::{Check, LimitCell, Peek, Refund, Reset};
 use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
-    Acquire, ForceRelease, Inspect, Leave, LockStore, Release, Renew, StoreFuture, Swap, Watch,
+    Acquire, Durability, ForceRelease, Inspect, Lasting, Leasing, Leave, LockStore, Release, Renew,
+    StoreFuture, Swap, Watch,
 };
 use lockkeeper_core::memory::InMemory;
 use lockkeeper_core::{Answer, Apply, Decision, Error, ErrorKind, Keys, MemoryStore, Timestamp};
+use lockkeeper_redis::port::Port;
 use lockkeeper_redis::{Lane, RedisStore};
 
 /// Where locks live.
@@ -158,6 +160,43 @@ impl Backend {
             Self::Redis(lanes) => decision.on_redis(lanes.on(lane), at, within).await,
             Self::Other(store) => decision.on_other(&**store, at, within).await,
         }
+    }
+
+    /// The same, and waits until `level` is met; see [`RedisStore::apply_lasting`].
+    pub(crate) async fn apply_lasting<D: LeaseDecision + Leasing + Port>(
+        &self,
+        level: Durability,
+        lane: Lane,
+        at: &Keys,
+        decision: D,
+        within: Duration,
+    ) -> Result<Lasting<D::Reply>, Error> {
+        match self {
+            _ if level.is_accepted() => self.apply(lane, at, decision, within).await.map(Lasting::met),
+            // In a box, so that those who ask for nothing carry no room for it.
+            Self::Redis(lanes) => Box::pin(lanes.on(lane).apply_lasting(at, decision, level, within)).await,
+            _ => Err(self.cannot_last(level, D::NAME).with_key(at)),
+        }
+    }
+
+    /// The store can be asked for `level`, as far as that is known before something is taken.
+    pub(crate) async fn check_lasting(
+        &self,
+        level: Durability,
+        lane: Lane,
+        at: &Keys,
+        within: Duration,
+    ) -> Result<(), Error> {
+        match self {
+            _ if level.is_accepted() => Ok(()),
+            Self::Redis(lanes) => Box::pin(lanes.on(lane).check_lasting(at, level, within)).await,
+            _ => Err(self.cannot_last(level, "durability").with_key(at)),
+        }
+    }
+
+    fn cannot_last(&self, level: Durability, operation: &'static str) -> Error {
+        let detail = format!("{level}: the store `{}` has no replicas or disks to wait for", self.name());
+        Error::new(ErrorKind::Unsupported, operation, detail)
     }
 
     /// The time now of the server that keeps `at`, as far as is known. `None`: not known.

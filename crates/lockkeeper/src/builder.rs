@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Identity, LockStore};
+use lockkeeper_core::lock::{Durability, Identity, LockStore};
 use lockkeeper_core::{Clock, Error, MemoryStore, Prefix};
 use lockkeeper_redis::{DEFAULT_RESPONSE_TIMEOUT, Lane, MAX_RESPONSE_TIMEOUT, RedisConfig, RedisStore};
 
@@ -37,6 +37,7 @@ pub struct KeeperBuilder {
     clock: Option<Arc<dyn Clock>>,
     place: Place,
     response_timeout: Option<Duration>,
+    durability: Durability,
 }
 
 #[derive(Default)]
@@ -134,6 +135,12 @@ impl KeeperBuilder {
         Self { response_timeout: Some(limit.min(MAX_RESPONSE_TIMEOUT)), ..self }
     }
 
+    /// How durable the steps of locks and permits have to be that do not [say otherwise](crate::Lock::durability); *accepted*
+    /// by default. Idempotency and limits are always *accepted*.
+    pub fn durability(self, level: Durability) -> Self {
+        Self { durability: level, ..self }
+    }
+
     /// Makes the keeper.
     ///
     /// # Errors
@@ -173,6 +180,7 @@ impl KeeperBuilder {
             permits: Arc::default(),
             onces: Arc::default(),
             response_timeout,
+            durability: self.durability,
             held_count: AtomicUsize::new(0),
             seen_fence: AtomicU64::new(0),
             closed: AtomicBool::new(false),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Fence, Identity, KeeperName};
+use lockkeeper_core::lock::{Durability, Fence, Identity, KeeperName};
 use lockkeeper_core::{Clock, Error, Key, Keys, Prefix};
 use lockkeeper_redis::{Lane, RedisStore};
 
@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     /// Who runs, and who waits for the end of it.
     pub(crate) onces: Arc<once::Lines>,
     pub(crate) response_timeout: Duration,
+    /// Of locks that ask for no other.
+    pub(crate) durability: Durability,
     pub(crate) held_count: AtomicUsize,
     pub(crate) seen_fence: AtomicU64,
     pub(crate) closed: AtomicBool,

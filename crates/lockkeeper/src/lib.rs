@@ -102,7 +102,7 @@ pub use lockkeeper_core::idempotency::{
 pub use lockkeeper_core::key::join_parts;
 pub use lockkeeper_core::limit::{Algorithm, IntoLimits, IntoSubject, Limit, Subject, WindowStart};
 pub use lockkeeper_core::lock::permit::{MAX_PERMITS, PermitHolder};
-pub use lockkeeper_core::lock::{Fence, Holder, Inspection, KeeperName, OwnerToken, Waiter};
+pub use lockkeeper_core::lock::{Durability, Fence, Holder, Inspection, KeeperName, OwnerToken, Waiter};
 pub use lockkeeper_core::{Clock, Error, ErrorKind, Key, ManualClock, MemoryStore, Prefix, Refusal};
 pub use lockkeeper_redis as redis;
 pub use lockkeeper_redis::{Credentials, RedisConfig};

@@ -7,7 +7,8 @@ use redis::{Cmd, Value};
 
 use crate::cluster::{Errand, Manner, Step};
 use crate::error::{CallError, malformed};
-use crate::link::Up;
+use crate::lasting::Held;
+use crate::link::{Link, Up};
 use crate::node::{Lane, Node};
 use crate::port::Port;
 use crate::reply::{Fields, Malformed};
@@ -31,6 +32,22 @@ pub(crate) struct Attempt<'a, D> {
     was_late: bool,
 }
 
+/// Over which connection it goes.
+pub(crate) enum Way<'a> {
+    Lane(Lane),
+    /// One that is held for this step, with the question who else has it behind the script.
+    Held(&'a mut Held),
+}
+
+impl Way<'_> {
+    fn link<'a>(&'a self, node: &'a Node) -> &'a Link {
+        match self {
+            Self::Lane(lane) => node.link(*lane),
+            Self::Held(held) => held.link(),
+        }
+    }
+}
+
 impl<'a, D: Port> Attempt<'a, D> {
     /// To be answered by `ends`.
     pub(crate) fn new(lane: Lane, at: &'a Keys, decision: D, ends: Uptime) -> Self {
@@ -38,9 +55,9 @@ impl<'a, D: Port> Attempt<'a, D> {
     }
 
     /// On the one server that there is.
-    pub(crate) async fn run(mut self, node: &Node) -> Result<Answer<D::Reply>, Error> {
+    pub(crate) async fn run(mut self, node: &Node, mut way: Way<'_>) -> Result<Answer<D::Reply>, Error> {
         loop {
-            match self.try_once(node, Manner::default()).await {
+            match self.try_once(node, &mut way, Manner::default()).await {
                 Ok(Step::Done(answer)) => return Ok(answer),
                 Ok(Step::Again) => {}
                 Ok(Step::Refused(words)) => return Err(self.conclude(words.into_error(D::NAME))),
@@ -49,20 +66,29 @@ impl<'a, D: Port> Attempt<'a, D> {
         }
     }
 
-    async fn try_once(&mut self, node: &Node, manner: Manner) -> Result<Step<Answer<D::Reply>>, Error> {
+    pub(crate) async fn try_once(
+        &mut self,
+        node: &Node,
+        way: &mut Way<'_>,
+        manner: Manner,
+    ) -> Result<Step<Answer<D::Reply>>, Error> {
         let patience = self.left(node).min(manner.patience);
-        let mut up =
-            node.link(self.lane).up(patience).await.map_err(|failure| failure.into_error(D::NAME))?;
+        let mut up = way.link(node).up(patience).await.map_err(|failure| failure.into_error(D::NAME))?;
         if !up.info().scripts {
             return Err(scripts_forbidden::<D>());
         }
-        self.send(node, &mut up, manner).await
+        let left = self.left(node);
+        if let Way::Held(held) = way {
+            held.check(&mut up, D::NAME, left).await?;
+        }
+        self.send(node, way, &mut up, manner).await
     }
 
     /// Sends one copy, stamped with what is left of the limit in the server's time (invariant 5 relies on it).
     async fn send(
         &mut self,
         node: &Node,
+        way: &mut Way<'_>,
         up: &mut Up,
         manner: Manner,
     ) -> Result<Step<Answer<D::Reply>>, Error> {
@@ -75,7 +101,7 @@ impl<'a, D: Port> Attempt<'a, D> {
         self.decision.set_not_after(clock.at(sent_at).after(left));
         self.latest = self.latest.max(self.decision.not_after());
         self.sent += 1;
-        match self.run_script(node, up, manner, left).await {
+        match self.run_script(node, way, up, manner, left).await {
             Ok(value) => self.read(node, value, sent_at),
             Err(CallError::Answered(words)) => {
                 self.sent -= 1;
@@ -94,10 +120,19 @@ impl<'a, D: Port> Attempt<'a, D> {
     async fn run_script(
         &self,
         node: &Node,
+        way: &mut Way<'_>,
         up: &mut Up,
         manner: Manner,
         within: Duration,
     ) -> Result<Value, CallError> {
+        if let Way::Held(held) = way {
+            if manner.asking {
+                // Nobody else sends anything on it in between.
+                held.link().send(up, &redis::cmd("ASKING"), within).await?;
+            }
+            // By source at once: after a hash that is not known, the question behind it could hold the connection.
+            return held.send(up, &self.command("EVAL", D::SCRIPT.source), within).await;
+        }
         let ways: &[(&str, &str)] = &[
             ("EVALSHA_RO", D::SCRIPT.hash()),
             ("EVAL_RO", D::SCRIPT.source),
@@ -106,7 +141,7 @@ impl<'a, D: Port> Attempt<'a, D> {
         ];
         let read_only = D::SCRIPT.read_only && up.info().read_only_scripts;
         let (first, rest) = if read_only { (ways[0], &ways[1..]) } else { (ways[2], &ways[3..]) };
-        let link = node.link(self.lane);
+        let link = way.link(node);
         let mut result = link.send_in(manner, up, &self.command(first.0, first.1), within).await;
         for (name, script) in rest {
             match &result {
@@ -165,7 +200,7 @@ impl<D: Port> Errand for Attempt<'_, D> {
     const NAME: &'static str = D::NAME;
 
     async fn try_on(&mut self, node: &Node, manner: Manner) -> Result<Step<Self::Done>, Error> {
-        self.try_once(node, manner).await
+        self.try_once(node, &mut Way::Lane(self.lane), manner).await
     }
 
     /// "Not applied" is the answer, unless an earlier copy is still in doubt. Names the keys.

@@ -9,6 +9,7 @@ mod cluster;
 mod config;
 mod connect;
 mod error;
+mod lasting;
 mod layout;
 mod link;
 mod node;

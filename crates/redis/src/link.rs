@@ -66,6 +66,11 @@ impl Up {
     pub(crate) fn info(&self) -> &Arc<ServerInfo> {
         &self.about.info
     }
+
+    /// Which connection of its link it is.
+    pub(crate) fn generation(&self) -> u64 {
+        self.about.generation
+    }
 }
 
 impl About {

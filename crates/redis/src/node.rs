@@ -10,6 +10,7 @@ use crate::attempt::unanswered;
 use crate::clock::ServerClock;
 use crate::connect::{Connector, Ears};
 use crate::error::CallError;
+use crate::lasting::Pools;
 use crate::link::{Link, OwnLink};
 use crate::redis1::Adopted;
 use crate::wake::Watched;
@@ -26,12 +27,14 @@ pub enum Lane {
     Waiting,
 }
 
-const LANES: usize = 3;
+pub(crate) const LANES: usize = 3;
 
 /// A server, or the place of one: with Sentinel another server may take it.
 #[derive(Debug)]
 pub(crate) struct Node {
     links: [Link; LANES],
+    /// For steps that must last. `None` for a lent connection.
+    pools: Option<Pools>,
     owner: Owner,
 }
 
@@ -47,18 +50,22 @@ impl Node {
     pub(crate) fn new(connector: Arc<Connector>) -> Self {
         let ears = [Ears::Closed, Ears::Closed, Ears::Open];
         let links = ears.map(|ears| Link::Own(OwnLink::new(connector.clone(), ears)));
-        Self { links, owner: Owner::Us(connector) }
+        Self { links, pools: Some(Pools::new(&connector)), owner: Owner::Us(connector) }
     }
 
     /// On a connection that the user lent.
     pub(crate) fn adopted(connection: Adopted) -> Self {
         let adopted = Arc::new(connection);
         let links = std::array::from_fn(|_| Link::Adopted(adopted.clone()));
-        Self { links, owner: Owner::Lender(adopted) }
+        Self { links, pools: None, owner: Owner::Lender(adopted) }
     }
 
     pub(crate) fn link(&self, lane: Lane) -> &Link {
         &self.links[lane as usize]
+    }
+
+    pub(crate) fn pools(&self) -> Option<&Pools> {
+        self.pools.as_ref()
     }
 
     pub(crate) fn clock(&self) -> &ServerClock {

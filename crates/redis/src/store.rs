@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockkeeper_core::lock::{Durability, Lasting, Leasing};
 use lockkeeper_core::{Answer, Apply, Clock, Error, ErrorKind, Keys, Timestamp};
 use parking_lot::Mutex;
 use redis::{Cmd, FromRedisValue};
 use tokio::sync::watch;
 
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Way};
 use crate::clock::ServerClock;
 use crate::cluster::{Cluster, Look, one_slot};
 use crate::config::RedisConfig;
 use crate::connect::Connector;
+use crate::lasting;
 use crate::layout::slot_of;
 use crate::node::{Lane, Node};
 use crate::port::Port;
@@ -265,6 +267,64 @@ impl RedisStore {
         self.ask(None, "query", &whole, within).await
     }
 
+    /// Applies a decision, and waits until `level` is met. What was decided has been applied on the primary, met or not: who
+    /// calls it gives back what may not stay.
+    ///
+    /// # Redis
+    /// The script (`EVAL`) and `WAIT` or `WAITAOF` behind it, in one round trip, on a connection that is held for
+    /// this step alone: at most four at once, two for renewals and two on the waiting lane. For all replicas: the script and
+    /// `ROLE`, then `WAIT`. A new connection tries these commands once.
+    ///
+    /// # Errors
+    /// As for any decision. *Not supported here*, before anything was taken: the server or the user has no such
+    /// command, or the connection was lent. *Unreachable*: no connection became free.
+    ///
+    /// # Cancel safety
+    /// As for any decision. The connection is given up.
+    pub async fn apply_lasting<D: Port + Leasing>(
+        &self,
+        at: &Keys,
+        decision: D,
+        level: Durability,
+        within: Duration,
+    ) -> Result<Lasting<D::Reply>, Error> {
+        if level.is_accepted() {
+            return self.apply(at, decision, within).await.map(Lasting::met);
+        }
+        match &self.shared.topology {
+            Topology::One(node) => {
+                let ends = node.clock().uptime().after(within);
+                lasting::apply(node, self.lane, at, decision, level, ends).await
+            }
+            Topology::Cluster(cluster) => {
+                let slot = one_slot(D::NAME, at).map_err(|error| error.with_key(at))?;
+                let ends = cluster.uptime().after(within);
+                let step = lasting::apply_on_cluster(cluster, slot, self.lane, at, decision, level, ends);
+                Box::pin(step).await
+            }
+        }
+    }
+
+    /// The server of `at` can be asked for `level`, as far as that is known before something is written.
+    ///
+    /// # Errors
+    /// *Not supported here*; unreachable.
+    pub async fn check_lasting(&self, at: &Keys, level: Durability, within: Duration) -> Result<(), Error> {
+        if level.is_accepted() {
+            return Ok(());
+        }
+        let node = match &self.shared.topology {
+            Topology::One(node) => node.clone(),
+            Topology::Cluster(cluster) => {
+                let slot = at.as_slice().first().map(|key| slot_of(key.as_bytes()));
+                let home = cluster.home(slot, self.lane, within).await;
+                home.map_err(|failure| failure.into_error("durability").with_key(at))?
+            }
+        };
+        let ends = node.clock().uptime().after(within);
+        lasting::check(&node, self.lane, level, ends).await.map_err(|error| error.with_key(at))
+    }
+
     /// Asks the server of `key`, or any.
     pub(crate) async fn ask<T: FromRedisValue>(
         &self,
@@ -309,7 +369,7 @@ impl<D: Port> Apply<D> for RedisStore {
         match &self.shared.topology {
             Topology::One(node) => {
                 let ends = node.clock().uptime().after(within);
-                Attempt::new(self.lane, at, decision, ends).run(node).await
+                Attempt::new(self.lane, at, decision, ends).run(node, Way::Lane(self.lane)).await
             }
             Topology::Cluster(cluster) => {
                 let slot = one_slot(D::NAME, at).map_err(|error| error.with_key(at))?;

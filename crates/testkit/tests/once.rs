@@ -21,8 +21,6 @@ use lockkeeper_testkit::once::{conformance, differential};
 use lockkeeper_testkit::runs;
 use proptest::strategy::{Strategy, ValueTree};
 
-/// The servers whose wall clock can be stepped.
-const STEPPED: [ServerKind; 2] = [ServerKind::Redis62, ServerKind::Valkey];
 const HISTORIES: u32 = 150;
 const LONGEST: usize = 60;
 const WITHIN: Duration = Duration::from_secs(5);
@@ -52,6 +50,13 @@ async fn redis_6_2_keeps_the_contract_of_idempotency() {
 }
 
 #[tokio::test]
+async fn the_redis_of_this_machine_keeps_the_contract_of_idempotency() {
+    if let Some(arm) = SteppedRedis::start(ServerKind::Redis).await {
+        conformance::all(&arm).await;
+    }
+}
+
+#[tokio::test]
 async fn valkey_keeps_the_contract_of_idempotency() {
     if let Some(arm) = SteppedRedis::start(ServerKind::Valkey).await {
         conformance::all(&arm).await;
@@ -75,7 +80,7 @@ async fn c1_c11_of_many_that_begin_at_once_one_has_the_right_to_run() {
 /// C47: clients whose clocks are an hour ahead or behind begin and take over when the server's clock says so.
 #[tokio::test]
 async fn c47_a_clients_clock_makes_no_takeover_early_or_late() {
-    for kind in STEPPED {
+    for kind in ServerKind::ALL {
         let Some(arm) = SteppedRedis::start(kind).await else { continue };
         let now = ManualClock::default().wall();
         for (at, wall) in [(0, now.after(HOUR)), (1, now.before(HOUR))] {
@@ -105,7 +110,7 @@ async fn c47_a_clients_clock_makes_no_takeover_early_or_late() {
 /// Invariant 5: a stopped server runs what it was sent when it goes on, and then begins, keeps and resolves nothing.
 #[tokio::test]
 async fn what_comes_too_late_changes_no_record() {
-    for kind in STEPPED {
+    for kind in ServerKind::ALL {
         let Some(arm) = SteppedRedis::start(kind).await else { continue };
         let now = arm.server_clock();
         let (print, micros) = ("01".repeat(32), |more: u64| (now + more).to_string());
@@ -191,7 +196,7 @@ async fn the_permissions_that_the_guide_names_suffice() {
 async fn scripts_of_idempotency_answer_and_keep_what_the_model_does() {
     let seed = runs::seed();
     let histories = runs::histories(HISTORIES);
-    for kind in STEPPED {
+    for kind in ServerKind::ALL {
         let Some(redis) = SteppedRedis::start(kind).await else { continue };
         let mut runner = runs::runner(seed);
         // One model clock for all histories: it is moved in step with the server's.

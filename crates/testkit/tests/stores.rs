@@ -5,8 +5,6 @@ use lockkeeper_testkit::arm::{MemoryArm, SteppedCluster, SteppedRedis};
 use lockkeeper_testkit::{conformance, differential, limits, once, permits, runs};
 use proptest::strategy::{Strategy, ValueTree};
 
-/// The servers whose wall clock can be stepped.
-const STEPPED: [ServerKind; 2] = [ServerKind::Redis62, ServerKind::Valkey];
 const HISTORIES: u32 = 150;
 const LONGEST: usize = 60;
 
@@ -16,8 +14,8 @@ async fn the_memory_store_obeys_the_contract() {
 }
 
 #[tokio::test]
-async fn redis_6_2_and_valkey_obey_the_contract() {
-    for kind in STEPPED {
+async fn every_server_obeys_the_contract() {
+    for kind in ServerKind::ALL {
         if let Some(arm) = SteppedRedis::start(kind).await {
             conformance::all(&arm).await;
         }
@@ -28,7 +26,7 @@ async fn redis_6_2_and_valkey_obey_the_contract() {
 /// wall clocks are stepped; what several servers do is tested in real time.
 #[tokio::test]
 async fn a_cluster_obeys_every_contract() {
-    for kind in STEPPED {
+    for kind in ServerKind::ALL {
         let Some(arm) = SteppedCluster::start(kind).await else { continue };
         conformance::all(&arm).await;
         permits::conformance::all(arm.server()).await;
@@ -45,7 +43,7 @@ async fn a_cluster_obeys_every_contract() {
 async fn scripts_answer_what_the_model_answers() {
     let seed = runs::seed();
     let histories = runs::histories(HISTORIES);
-    for kind in STEPPED {
+    for kind in ServerKind::ALL {
         let Some(redis) = SteppedRedis::start(kind).await else { continue };
         let mut runner = runs::runner(seed);
         // One model clock for all histories: it is advanced in step with the server's.

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod cell;
+mod durability;
 mod fence;
 mod force_release;
 mod inspect;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use acquire::{Acquire, AcquireReply, Busy};
 pub use cell::{FenceMark, LockCell, Main, Occupant};
+pub use durability::{Acknowledging, Durability, Lasting, Leasing, MAX_REPLICAS, ReplicaCount, Shortfall};
 pub use fence::{FENCE_LEAD, FENCE_MAX, FENCE_RETENTION, Fence, FenceRequest, MAX_FENCE_BLOCK, parse_fence};
 pub use force_release::{ForceRelease, ForceReleaseReply};
 pub use inspect::{Inspect, Inspection};

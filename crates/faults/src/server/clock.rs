@@ -2,7 +2,7 @@
 //! which makes expiry a thing that can be tested to the millisecond.
 //!
 //! The time goes to the server through a file that libfaketime reads at each look at the clock. Two details
-//! were found by experiment (libfaketime 0.9.10, Redis 6.2 and Valkey 8.1). The library reads the fraction as
+//! were found by experiment (libfaketime 0.9.10, Redis 6.2 and 7.0, Valkey 8.1). The library reads the fraction as
 //! a floating-point number and cuts it off, so a third of all times came out one microsecond early, and one
 //! millisecond with it; half a microsecond more (`123456500`) made every one exact. And the file must be
 //! replaced by a rename: a file that is rewritten in place is at times read while it is empty or
@@ -23,8 +23,8 @@ use super::libfaketime::find_library;
 /// [`ServerBuilder::faketime`](super::ServerBuilder::faketime).
 ///
 /// Clones show and set the same clock. The resolution is one microsecond; the time may be set backwards. Only
-/// the wall clock is faked, the monotonic clock runs on. A server that is linked with jemalloc as a shared
-/// library (Debian's `redis-server`) cannot start under libfaketime.
+/// the wall clock is faked, the monotonic clock runs on. Under it a server takes its memory from the C library,
+/// whatever else it is linked with.
 #[derive(Clone, Debug)]
 pub struct FakeClock {
     inner: Arc<Inner>,

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const LIBRARY: &str = "faketime/libfaketime.so.1";
+/// The C library, by the name that the loader knows; where there is none of that name it goes on without.
+const C_LIBRARY: &str = "libc.so.6";
 
 /// The preload library, if it is installed.
 pub(crate) fn find_library() -> Option<PathBuf> {
@@ -26,9 +28,15 @@ fn candidates() -> Vec<PathBuf> {
 }
 
 /// Makes a process read its wall clock from a file that holds seconds since the epoch with a fraction.
+///
+/// The C library comes before all others, so that memory is its own: an allocator in a shared library (Debian's
+/// `redis-server` has jemalloc as one) asks for the time before this library can tell it.
 pub(crate) fn preload(command: &mut Command, library: &Path, time_file: &Path) {
+    let mut first = library.as_os_str().to_owned();
+    first.push(":");
+    first.push(C_LIBRARY);
     command
-        .env("LD_PRELOAD", library)
+        .env("LD_PRELOAD", first)
         .env("FAKETIME_TIMESTAMP_FILE", time_file)
         .env("FAKETIME_FMT", "%s")
         .env("FAKETIME_NO_CACHE", "1")

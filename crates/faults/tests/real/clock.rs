@@ -6,12 +6,12 @@ use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_
 
 const START: u64 = 1_704_164_645_000_000;
 
-/// A server of each kind that can run under a fake clock.
+/// A server of each kind.
 fn each_server(test: impl Fn(&RedisServer, &FakeClock)) {
     if !faketime_available() {
         return;
     }
-    for kind in [ServerKind::Redis62, ServerKind::Valkey] {
+    for kind in ServerKind::ALL {
         if available(kind) {
             let clock = FakeClock::new(START).unwrap();
             let server = RedisServer::builder().kind(kind).faketime(&clock).start().unwrap();

@@ -18,6 +18,9 @@ pub mod idempotency {}
 #[doc = include_str!("fencing.md")]
 pub mod fencing {}
 
+#[doc = include_str!("durability.md")]
+pub mod durability {}
+
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{
-    Acquire, AcquireReply, Busy as Occupied, Fence, FenceRequest, Lease, MAX_FENCE_BLOCK, OwnerToken, Waiter,
-    Watch, WatchOutcome,
+    Acquire, AcquireReply, Busy as Occupied, Fence, FenceRequest, Lasting, Lease, MAX_FENCE_BLOCK,
+    OwnerToken, Renew, RenewReply, Waiter, Watch, WatchOutcome, WatchReply,
 };
 use lockkeeper_core::{Answer, Error, ErrorKind, Timestamp};
 use lockkeeper_redis::Lane;
@@ -29,10 +29,12 @@ pub(super) enum Tried {
 /// Tries once, with a fresh token unless the caller has one; see [`Claim`].
 pub(super) async fn once(lock: &Lock, lease: Lease, within: Duration) -> Result<Tried, Error> {
     // One fence: whoever waits behind it has reserved more by then, or does so by the first swap.
-    let try_ = Try::new(lock, lease, 1, within)?;
+    let mut try_ = Try::new(lock, lease, 1, within)?;
     let (lock, decision) = (try_.lock, try_.decision());
-    let answer = lock.inner.backend.apply(Lane::Command, &lock.keys, decision, within).await;
-    try_.conclude(answer)
+    let (backend, level) = (&lock.inner.backend, lock.durability);
+    let lasting = backend.apply_lasting(level, Lane::Command, &lock.keys, decision, within).await;
+    let reply = try_.note_lasting(lasting, "acquire")?;
+    try_.conclude(reply)
 }
 
 /// The same for a line, as `waiter`: a refusal leaves a note of presence, and has the waiting connection told
@@ -43,17 +45,20 @@ pub(super) async fn watch(
     waiter: Waiter,
     within: Duration,
 ) -> Result<(Tried, bool), Error> {
-    let try_ = Try::new(lock, lease, block_for(waiter.count), within)?;
+    let (backend, level) = (&lock.inner.backend, lock.durability);
+    backend.check_lasting(level, Lane::Waiting, &lock.keys, within).await?;
+    let mut try_ = Try::new(lock, lease, block_for(waiter.count), within)?;
     let decision = Watch { acquire: try_.decision(), waiter };
-    let answer = lock.inner.backend.apply(Lane::Waiting, &lock.keys, decision, within).await;
-    let others_wait = answer.as_ref().is_ok_and(|answer| answer.reply.others_wait);
-    let answer = answer.map(|answer| {
-        answer.map(|reply| match reply.outcome {
-            WatchOutcome::Granted(fence) => AcquireReply::Granted(fence),
-            WatchOutcome::Busy(busy) => AcquireReply::Busy(busy),
-        })
-    });
-    try_.conclude(answer).map(|tried| (tried, others_wait))
+    let answer = backend.apply(Lane::Waiting, &lock.keys, decision, within).await;
+    let WatchReply { outcome, others_wait } = try_.note(answer)?.reply;
+    let reply = match outcome {
+        WatchOutcome::Granted(fence) => {
+            try_.confirm(within).await?;
+            AcquireReply::Granted(fence)
+        }
+        WatchOutcome::Busy(busy) => AcquireReply::Busy(busy),
+    };
+    try_.conclude(reply).map(|tried| (tried, others_wait))
 }
 
 /// Two for each who waits: some will come back.
@@ -90,9 +95,8 @@ impl<'a> Try<'a> {
         Acquire { token, lease, fences: self.fences(), not_after: Timestamp::MAX }
     }
 
-    fn conclude(mut self, answer: Result<Answer<AcquireReply>, Error>) -> Result<Tried, Error> {
-        let answer = self.note(answer)?;
-        match answer.reply {
+    fn conclude(self, reply: AcquireReply) -> Result<Tried, Error> {
+        match reply {
             AcquireReply::Busy(busy) => self.busy(busy),
             AcquireReply::Granted(fence) => self.taken(fence).map(Tried::Taken),
         }
@@ -101,6 +105,35 @@ impl<'a> Try<'a> {
     /// Notes how long the request may still take effect.
     pub(super) fn note<R>(&mut self, answer: Result<Answer<R>, Error>) -> Result<Answer<R>, Error> {
         self.claim.note(answer)
+    }
+
+    /// The same for a request that had to last.
+    pub(super) fn note_lasting<R>(
+        &mut self,
+        lasting: Result<Lasting<R>, Error>,
+        operation: &'static str,
+    ) -> Result<R, Error> {
+        self.claim.note_lasting(lasting, operation)
+    }
+
+    /// Waits until what was granted on the waiting connection lasts: whoever has a renewal of it has it, too. (Asked for
+    /// on that connection, it would hold up everybody who waits.)
+    async fn confirm(&self, within: Duration) -> Result<(), Error> {
+        let (inner, level) = (&self.lock.inner, self.lock.durability);
+        if level.is_accepted() {
+            return Ok(());
+        }
+        let token = self.claim.token.clone();
+        let renew = Renew { token, lease: self.lease, not_after: Timestamp::MAX };
+        let keys = &self.lock.keys;
+        let lasting = inner.backend.apply_lasting(level, Lane::Waiting, keys, renew, within).await?;
+        match lasting.reply("acquire").map_err(|error| error.with_key(keys))? {
+            RenewReply::Renewed => Ok(()),
+            RenewReply::Expired(_) | RenewReply::HeldByAnother(..) => {
+                let detail = "the lease ended before enough had it";
+                Err(Error::new(ErrorKind::Lost, "acquire", detail).with_key(keys))
+            }
+        }
     }
 
     fn busy(self, busy: Occupied) -> Result<Tried, Error> {

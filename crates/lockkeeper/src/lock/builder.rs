@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Lease, OwnerToken};
+use lockkeeper_core::lock::{Durability, Lease, OwnerToken};
 use lockkeeper_core::{Error, ErrorKind, Keys};
 
 use super::asked::Asked;
@@ -34,6 +34,7 @@ pub struct Lock {
     pub(super) terms: Terms,
     pub(super) label: Option<Arc<str>>,
     pub(super) token: Option<OwnerToken>,
+    pub(super) durability: Durability,
     pub(super) class: Class,
     /// Waiting ends with the first error that means that the store is away.
     pub(super) stops_when_away: bool,
@@ -50,6 +51,7 @@ pub(crate) struct Terms {
 impl Lock {
     pub(crate) fn new(inner: Arc<Inner>, keys: Keys) -> Self {
         let terms = Terms { renew: true, max_hold: Some(DEFAULT_MAX_HOLD), max_renewals: None };
+        let durability = inner.durability;
         Self {
             inner,
             keys,
@@ -58,6 +60,7 @@ impl Lock {
             terms,
             label: None,
             token: None,
+            durability,
             class: Class::default(),
             stops_when_away: false,
         }
@@ -99,6 +102,23 @@ impl Lock {
         self
     }
 
+    /// How durable each step that starts or lengthens the lease has to be, instead of the keeper's level: the acquisition,
+    /// each renewal, an extension, a swap. The guard's deadline moves only once the level is met; see the
+    /// [guide](crate::guide::durability).
+    ///
+    /// An acquisition that is not met in time is given back, and fails with an error of kind
+    /// [`NotDurable`](lockkeeper_core::ErrorKind::NotDurable) ("1 of 2 replicas acknowledged it in time"), which also ends
+    /// waiting. A renewal that is not met is tried again while the lease runs.
+    ///
+    /// # Redis
+    /// The script (`EVAL`) and `WAIT` or `WAITAOF` behind it in one round trip, on a connection of a small pool; for all replicas
+    /// a second one. Who had to wait in line: one more, for a renewal. A release waits for nobody.
+    #[must_use]
+    pub fn durability(mut self, level: Durability) -> Self {
+        self.durability = level;
+        self
+    }
+
     /// The greatest number of renewals. Then the guard is lost at the end of its lease.
     #[must_use]
     pub fn max_renewals(mut self, limit: u32) -> Self {
@@ -134,8 +154,8 @@ impl Lock {
     /// One `EVALSHA`, one round trip. Inside: `TIME`, and two `GET` and two `SET` per key; when busy, a `GET` per key and one `PTTL`.
     ///
     /// # Errors
-    /// Bad lease; wrong type under a key; the server refused; unreachable; outcome unknown (given back in the
-    /// background). Answers or fails within the keeper's response time-out.
+    /// Bad lease; wrong type under a key; the server refused; unreachable; not as durable as was asked for, or outcome
+    /// unknown (given back in the background). Answers or fails within the keeper's response time-out.
     ///
     /// # Cancel safety
     /// What may have been taken is given back in the background.

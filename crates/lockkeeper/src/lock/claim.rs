@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Lease, OwnerToken};
+use lockkeeper_core::lock::{Lasting, Lease, OwnerToken};
 use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Timestamp, Uptime};
 
 use super::give_back::{Doubt, GiveBack, Kind};
@@ -22,6 +22,8 @@ pub(crate) struct Claim<'a> {
     within: Duration,
     sent: Uptime,
     not_after: Option<Timestamp>,
+    /// The answer came: beyond `not_after`, nothing is in doubt.
+    answered: bool,
     armed: bool,
 }
 
@@ -44,14 +46,17 @@ impl<'a> Claim<'a> {
         within: Duration,
     ) -> Self {
         let sent = inner.clock.uptime();
-        Self { inner, keys, token, kind, lease, within, sent, not_after: None, armed: true }
+        Self { inner, keys, token, kind, lease, within, sent, not_after: None, answered: false, armed: true }
     }
 
     /// Notes how long the request may still take effect.
     pub(crate) fn note<R>(&mut self, answer: Result<Answer<R>, Error>) -> Result<Answer<R>, Error> {
         match &answer {
             // An earlier copy of the request may still be on its way; it takes nothing after this.
-            Ok(answer) => self.not_after = (answer.sent > 1).then(|| answer.at.after(self.within)),
+            Ok(answer) => {
+                self.answered = true;
+                self.not_after = (answer.sent > 1).then(|| answer.at.after(self.within));
+            }
             Err(error) => match error.kind() {
                 ErrorKind::OutcomeUnknown { not_after } => self.not_after = not_after,
                 _ if error.may_have_been_applied() => {}
@@ -59,6 +64,23 @@ impl<'a> Claim<'a> {
             },
         }
         answer
+    }
+
+    /// The same for a request that had to last. Where it was granted and does not, it is given back.
+    pub(crate) fn note_lasting<R>(
+        &mut self,
+        lasting: Result<Lasting<R>, Error>,
+        operation: &'static str,
+    ) -> Result<R, Error> {
+        let (answer, shortfall) = match lasting {
+            Ok(Lasting { answer, shortfall }) => (Ok(answer), shortfall),
+            Err(error) => (Err(error), None),
+        };
+        let reply = self.note(answer)?.reply;
+        match shortfall {
+            None => Ok(reply),
+            Some(shortfall) => Err(shortfall.into_error(operation).with_key(self.keys)),
+        }
     }
 
     /// It was granted, and is the caller's concern from now on.
@@ -85,10 +107,12 @@ impl Drop for Claim<'_> {
         }
         let inner = self.inner;
         // A future that was dropped: the store stamped no later than what was left of the limit from now on.
-        let not_after = self
-            .not_after
-            .or_else(|| inner.backend.server_now_at(self.keys).map(|now| now.after(self.within)));
-        let doubt = not_after.map_or(Doubt::For(self.within), Doubt::Until);
+        let latest = || inner.backend.server_now_at(self.keys).map(|now| now.after(self.within));
+        let doubt = match self.not_after {
+            Some(not_after) => Doubt::Until(not_after),
+            None if self.answered => Doubt::None,
+            None => latest().map_or(Doubt::For(self.within), Doubt::Until),
+        };
         let now = inner.clock.uptime();
         let give_up = now.after(self.within).after(self.within).after(self.lease.as_duration());
         let give_up = give_up.max(now.after(self.kind.patience()));

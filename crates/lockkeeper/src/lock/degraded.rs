@@ -89,7 +89,8 @@ impl Lock {
 
 /// The store cannot take locks for now, and may again without anybody changing a configuration.
 pub(super) fn is_away(error: &Error) -> bool {
-    error.is_transient() && !error.is_busy()
+    // Too few that have it are no reason to do with less.
+    error.is_transient() && !error.is_busy() && !error.is_not_durable()
 }
 
 impl DegradableLock {

@@ -97,7 +97,8 @@ impl LockGuard {
     ///
     /// # Errors
     /// Length zero or out of bounds; released, handed over or ended by a bound before; lost while the server keeps it for
-    /// a moment longer; refused; unreachable; outcome unknown (then the guard counts on the old lease).
+    /// a moment longer; refused; unreachable; outcome unknown, or not as durable as the lock asked for (then the guard counts
+    /// on the old lease).
     ///
     /// # Cancel safety
     /// The server's lease may have been lengthened; the guard counts on the old one.
@@ -114,12 +115,10 @@ impl LockGuard {
         }
         let decision = Renew { token: held.tenure.token.clone(), lease, not_after: Timestamp::MAX };
         let sent = held.inner().clock.uptime();
-        let answer = held
-            .inner()
-            .backend
-            .apply(Lane::Command, &held.tenure.keys, decision, held.inner().response_timeout)
-            .await?;
-        Ok(match answer.reply {
+        let (inner, keys, level) = (held.inner(), &held.tenure.keys, held.tenure.durability);
+        let within = inner.response_timeout;
+        let lasting = inner.backend.apply_lasting(level, Lane::Command, keys, decision, within).await?;
+        Ok(match lasting.reply("extend").map_err(|error| error.with_key(keys))? {
             RenewReply::Renewed => {
                 self.check_held("extend")?;
                 held.tenure.prolong(lease, sent);

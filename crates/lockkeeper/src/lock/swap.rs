@@ -83,8 +83,9 @@ async fn exchange(lock: &Lock, lease: Lease, from: OwnerToken, block: u32) -> Re
     let mut try_ = Try::new(lock, lease, block, within)?;
     let (to, fences) = (try_.token().clone(), try_.fences());
     let decision = Swap { from, to, lease, fences, not_after: Timestamp::MAX };
-    let answer = lock.inner.backend.apply(Lane::Command, &lock.keys, decision, within).await;
-    match try_.note(answer)?.reply {
+    let (backend, level) = (&lock.inner.backend, lock.durability);
+    let lasting = backend.apply_lasting(level, Lane::Command, &lock.keys, decision, within).await;
+    match try_.note_lasting(lasting, "swap")? {
         SwapReply::Swapped(fence) => try_.taken(fence).map(Exchanged::Taken),
         SwapReply::Expired(_) => {
             try_.settle()?;

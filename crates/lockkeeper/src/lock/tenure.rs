@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Fence, Lease, OwnerToken};
+use lockkeeper_core::lock::{Durability, Fence, Lease, OwnerToken};
 use lockkeeper_core::{Keys, Timestamp, Uptime};
 use parking_lot::Mutex;
 
@@ -24,6 +24,8 @@ pub(crate) struct Tenure {
     pub(crate) keys: Keys,
     pub(crate) token: OwnerToken,
     pub(crate) lease: Lease,
+    /// What every step of it has to reach.
+    pub(crate) durability: Durability,
     /// When it was asked for.
     pub(super) sent: Uptime,
     /// Until then, by the server's clock, a second copy of the acquire may arrive there.
@@ -87,6 +89,7 @@ impl Tenure {
             keys: lock.keys.clone(),
             token,
             lease,
+            durability: lock.durability,
             sent: grant.sent,
             in_doubt_until: grant.in_doubt_until,
             deadline: AtomicU64::new(lease.deadline(grant.sent).as_micros()),
@@ -153,11 +156,12 @@ impl Tenure {
         Some(held)
     }
 
-    /// The same lease, renewed, half of it left, under the same label, with no token of the caller's own.
+    /// The same lease, renewed, half of it left, as durable, under the same label, with no token of the caller's own.
     fn suits(&self, lock: &Lock, lease: Lease, now: Uptime) -> bool {
         let is_renewed = lock.terms.renew && self.has_been_renewed_well();
         let is_plain = lock.token.is_none() && lock.label == self.label;
-        is_renewed && is_plain && lease == self.lease && self.deadline().since(now) >= lease.as_duration() / 2
+        let is_alike = lease == self.lease && lock.durability == self.durability;
+        is_renewed && is_plain && is_alike && self.deadline().since(now) >= lease.as_duration() / 2
     }
 
     fn has_been_renewed_well(&self) -> bool {

@@ -54,11 +54,13 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
 fn renewal(tenure: &Arc<Tenure>, sent: Uptime) -> BoxFuture<'static, ()> {
     let within = renewal_limit(&tenure.inner, tenure.lease);
     let decision = Renew { token: tenure.token.clone(), lease: tenure.lease, not_after: Timestamp::MAX };
-    let (backend, keys, tenure) = (tenure.inner.backend.clone(), tenure.keys.clone(), Arc::downgrade(tenure));
+    let (backend, keys, level) = (tenure.inner.backend.clone(), tenure.keys.clone(), tenure.durability);
+    let tenure = Arc::downgrade(tenure);
     Box::pin(async move {
-        let answer = backend.apply(Lane::Renewal, &keys, decision, within).await;
+        let lasting = backend.apply_lasting(level, Lane::Renewal, &keys, decision, within).await;
         if let Some(tenure) = tenure.upgrade() {
-            note(&tenure, sent, answer.map(|answer| answer.reply));
+            // One that too few have does not count: the guard relies on the lease before.
+            note(&tenure, sent, lasting.and_then(|lasting| lasting.reply("renew")));
         }
     })
 }

@@ -19,6 +19,7 @@ pub(crate) enum Reason {
     Lost,
     MaxHold,
     MaxRenewals,
+    NotDurable,
     NotRenewed,
     OutcomeUnknown,
     Protocol,
@@ -31,7 +32,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// In the order of their numbers.
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::None,
         Self::BadArgument,
         Self::Busy,
@@ -43,6 +44,7 @@ impl Reason {
         Self::Lost,
         Self::MaxHold,
         Self::MaxRenewals,
+        Self::NotDurable,
         Self::NotRenewed,
         Self::OutcomeUnknown,
         Self::Protocol,
@@ -78,6 +80,7 @@ impl Reason {
             Self::Lost => "lost",
             Self::MaxHold => "max_hold",
             Self::MaxRenewals => "max_renewals",
+            Self::NotDurable => "not_durable",
             Self::NotRenewed => "not_renewed",
             Self::OutcomeUnknown => "outcome_unknown",
             Self::Protocol => "protocol",
@@ -126,6 +129,7 @@ impl From<&Error> for Reason {
             ErrorKind::Unreachable => Self::Unreachable,
             ErrorKind::TooLate => Self::TooLate,
             ErrorKind::OutcomeUnknown { .. } => Self::OutcomeUnknown,
+            ErrorKind::NotDurable { .. } => Self::NotDurable,
             ErrorKind::Busy => Self::Busy,
             ErrorKind::Lost => Self::Lost,
             ErrorKind::Unsupported => Self::Unsupported,

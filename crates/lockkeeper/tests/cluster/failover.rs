@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockkeeper::Released;
+use lockkeeper::{Durability, Released};
 use lockkeeper_faults::ClusterServers;
 use lockkeeper_testkit::wait::until;
 
@@ -119,4 +119,18 @@ fn offset(server: &lockkeeper_faults::RedisServer, name: &str) -> u64 {
     let info = command(server, &["INFO", "replication"]);
     let line = info.as_str().unwrap().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+/// A level is met by the replicas of the server that keeps the key, wherever its slot has moved.
+#[tokio::test]
+async fn a_lasting_lock_is_acknowledged_by_the_replica_of_its_own_server() {
+    let Some(cluster) = six() else { return };
+    let keeper = keeper(&cluster).await;
+    for name in one_on_each("r") {
+        let lock = keeper.lock(&name).unwrap().durability(Durability::replicas(1).unwrap());
+        lock.acquire().await.unwrap().or_busy().unwrap().release().await.unwrap();
+        let to = (cluster.owner_of(slot(&name)).unwrap() + 1) % 3;
+        cluster.move_slot(slot(&name), to).unwrap();
+        lock.acquire().await.unwrap().or_busy().unwrap().release().await.unwrap();
+    }
 }

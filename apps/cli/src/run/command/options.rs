@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use lockkeeper::core::lock::{Lease, MIN_RENEWED_LEASE};
-use lockkeeper::{Keeper, KeeperBuilder, Lock};
+use lockkeeper::{Durability, Error, Keeper, KeeperBuilder, Lock};
 
 use crate::common::{self, Common, Namespace, bytes_of, rounded};
 use crate::exit::Failure;
@@ -28,7 +28,7 @@ Exit codes: that of the command (128 + n if signal n killed it, 127 if there is 
 executed), or
   64  wrong usage
   65  the key holds something that is not a lock
-  69  the server is unreachable or refuses; the command did not run
+  69  the server is unreachable, refuses, or cannot meet --durability; the command did not run
   75  the lock is busy; the command did not run
   76  the lock was lost, or held for longer than --max-hold; the command was ended
 
@@ -86,6 +86,14 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     wait_group: bool,
 
+    /// Who must have the lock before it counts: `accepted` (the primary), `replicas=N`, `replicas=all`, `fsync` (the primary's
+    /// disk) or `fsync+replicas=N`. The same goes for each renewal.
+    ///
+    /// A lock that too few have in time is given back, and the command does not run. No level makes a loss impossible:
+    /// with `replicas=1`, another replica may be promoted.
+    #[arg(long, value_name = "LEVEL", default_value_t, value_parser = durability)]
+    durability: Durability,
+
     /// A label that others see beside host and process.
     #[arg(long, value_name = "LABEL")]
     owner: Option<String>,
@@ -109,6 +117,7 @@ pub(super) struct Plan {
     pub(super) min_hold: Duration,
     pub(super) max_hold: Option<Duration>,
     pub(super) grace: Duration,
+    durability: Durability,
     pub(super) wait_group: bool,
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
@@ -153,11 +162,16 @@ impl RunArgs {
             min_hold,
             max_hold,
             grace: grace(self.grace, lease)?,
+            durability: self.durability,
             wait_group: self.wait_group,
             program: words.next().ok_or_else(|| Failure::usage("no command is given"))?,
             args: words.collect(),
         })
     }
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    text.parse().map_err(|error: Error| error.detail().to_owned())
 }
 
 fn grace(asked: Option<Duration>, lease: Duration) -> anyhow::Result<Duration> {
@@ -178,7 +192,7 @@ impl Plan {
     /// The lock that is asked for.
     pub(super) fn lock(&self, keeper: &Keeper) -> Result<Lock, lockkeeper::Error> {
         // The bound on holding is ours: the command is to end while the lease still runs.
-        let lock = keeper.lock(&self.name)?.lease(self.lease).max_hold(None);
+        let lock = keeper.lock(&self.name)?.lease(self.lease).max_hold(None).durability(self.durability);
         Ok(match self.wait {
             Some(limit) => lock.wait(limit),
             None => lock.wait_forever(),

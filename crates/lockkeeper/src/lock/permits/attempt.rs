@@ -30,8 +30,8 @@ pub(super) async fn once(
     let token = fresh_token(inner, None)?;
     let mut claim = Claim::new(inner, keys, token.clone(), Kind::Permit(line.clone()), lease, within);
     let decision = AcquirePermit { token, lease, limit: wanted.limit, not_after: Timestamp::MAX };
-    let answer = inner.backend.apply(Lane::Command, keys, decision, within).await;
-    match claim.note(answer)?.reply {
+    let lasting = inner.backend.apply_lasting(wanted.durability, Lane::Command, keys, decision, within).await;
+    match claim.note_lasting(lasting, "acquire_permit")? {
         AcquirePermitReply::Granted { .. } => {
             let held = HeldPermit::new(wanted, lease, claim.granted()?, line.clone());
             Ok(AcquiredPermit::Held(Permit::new(held)))

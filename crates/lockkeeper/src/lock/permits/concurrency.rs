@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::lock::Lease;
 use lockkeeper_core::lock::permit::{InspectPermits, PermitHolder, PermitLimit};
+use lockkeeper_core::lock::{Durability, Lease};
 use lockkeeper_core::{Error, ErrorKind, Key, Keys, Uptime};
 use lockkeeper_redis::Lane;
 
@@ -28,6 +28,7 @@ pub struct Concurrency {
     pub(super) lease: Duration,
     pub(super) wait: Option<Duration>,
     pub(super) max_hold: Option<Duration>,
+    pub(super) durability: Durability,
     pub(super) class: Class,
 }
 
@@ -50,6 +51,7 @@ impl Keeper {
             lease: DEFAULT_LEASE,
             wait: Some(DEFAULT_WAIT),
             max_hold: Some(DEFAULT_MAX_HOLD),
+            durability: self.inner.durability,
             class: Class::of_permits(),
         })
     }
@@ -82,6 +84,14 @@ impl Concurrency {
     #[must_use]
     pub fn max_hold(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.max_hold = limit.into();
+        self
+    }
+
+    /// How durable the acquisition and each renewal have to be, instead of the keeper's level; as
+    /// [`Lock::durability`](crate::Lock::durability).
+    #[must_use]
+    pub fn durability(mut self, level: Durability) -> Self {
+        self.durability = level;
         self
     }
 

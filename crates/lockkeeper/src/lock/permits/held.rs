@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lockkeeper_core::lock::{Lease, OwnerToken};
+use lockkeeper_core::lock::{Durability, Lease, OwnerToken};
 use lockkeeper_core::{Keys, Timestamp, Uptime};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -26,6 +26,7 @@ pub(crate) struct HeldPermit {
     pub(super) keys: Keys,
     pub(super) token: OwnerToken,
     pub(super) lease: Lease,
+    pub(super) durability: Durability,
     max_hold: Option<Duration>,
     pub(super) class: Class,
     /// When it was asked for.
@@ -56,6 +57,7 @@ impl HeldPermit {
             keys: wanted.keys.clone(),
             token,
             lease,
+            durability: wanted.durability,
             max_hold: wanted.max_hold,
             class: wanted.class,
             since: sent,

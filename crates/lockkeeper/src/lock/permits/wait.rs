@@ -65,6 +65,8 @@ async fn ask(wanted: &Concurrency, lease: Lease, line: &Arc<Line>) -> Result<Ask
     let obstacle = match attempt::once(wanted, lease, line).await {
         Ok(AcquiredPermit::Full(full)) => Obstacle::Full(full),
         Ok(held) => return Ok(Asked::Held(held)),
+        // Who asked for more than there is should hear of it.
+        Err(error) if error.is_not_durable() => return Err(error),
         Err(error) if error.is_transient() || error.is_lost() => Obstacle::Trouble(error),
         Err(error) => return Err(error),
     };

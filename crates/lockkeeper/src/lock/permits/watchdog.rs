@@ -37,11 +37,13 @@ pub(crate) fn tend(held: &Arc<HeldPermit>) -> Option<BoxFuture<'static, ()>> {
 fn renewal(held: &Arc<HeldPermit>, sent: Uptime) -> BoxFuture<'static, ()> {
     let within = renewal_limit(&held.inner, held.lease);
     let decision = RenewPermit { token: held.token.clone(), lease: held.lease, not_after: Timestamp::MAX };
-    let (backend, keys, held) = (held.inner.backend.clone(), held.keys.clone(), Arc::downgrade(held));
+    let (backend, keys, level) = (held.inner.backend.clone(), held.keys.clone(), held.durability);
+    let held = Arc::downgrade(held);
     Box::pin(async move {
-        let answer = backend.apply(Lane::Renewal, &keys, decision, within).await;
+        let lasting = backend.apply_lasting(level, Lane::Renewal, &keys, decision, within).await;
         if let Some(held) = held.upgrade() {
-            note(&held, sent, answer.map(|answer| answer.reply));
+            // One that too few have does not count.
+            note(&held, sent, lasting.and_then(|lasting| lasting.reply("renew_permit")));
         }
     })
 }

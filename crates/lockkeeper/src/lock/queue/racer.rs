@@ -318,6 +318,8 @@ pub(in crate::lock) fn may_be_repeated(lock: &Lock, error: &Error) -> bool {
         return false;
     }
     match error.kind() {
+        // Who asked for more than there is should hear of it.
+        ErrorKind::NotDurable { .. } => false,
         ErrorKind::OutcomeUnknown { .. } | ErrorKind::Lost => lock.token.is_none(),
         _ => error.is_transient(),
     }

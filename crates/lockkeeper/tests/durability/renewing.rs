@@ -1,0 +1,54 @@
+//! Renewals that have to last.
+
+use std::time::Instant;
+
+use lockkeeper::{Lock, LossReason};
+use lockkeeper_testkit::wait::until;
+
+use crate::common::{group, keeper, replicas};
+use crate::support::{SOON, calls, command, ms, nothing_left, secs};
+
+const LEASE: std::time::Duration = ms(1500);
+
+fn renewed(lock: Lock) -> Lock {
+    lock.lease(LEASE).durability(replicas(1))
+}
+
+/// The primary has a longer lease by then, which counts for nothing.
+#[tokio::test]
+async fn a_guard_whose_renewals_are_not_met_ends_at_its_old_deadline() {
+    let Some(group) = group(1) else { return };
+    let keeper = keeper(group.primary()).await;
+    let guard = renewed(keeper.lock("a").unwrap()).try_acquire().await.unwrap().or_busy().unwrap();
+    group.replicas()[0].line.hold();
+    let ends = Instant::now() + guard.remaining();
+    while guard.is_valid() {
+        let promised = Instant::now() + guard.remaining();
+        assert!(promised <= ends + ms(5), "it moved by {:?}", promised - ends);
+        tokio::time::sleep(ms(2)).await;
+    }
+    let LossReason::NotRenewed(error) = guard.lost().await else { panic!("{:?}", guard.loss()) };
+    assert!(error.contains("0 of 1 replica acknowledged it in time"), "{error}");
+    let left = command(group.primary(), &["PTTL", "lock:a"]).as_int().unwrap();
+    assert!(left > 0, "the primary renewed it: {left}");
+    drop(guard);
+    nothing_left(group.primary(), &keeper, "after the loss").await;
+}
+
+#[tokio::test]
+async fn a_guard_whose_replica_comes_back_in_time_lives_on() {
+    let Some(group) = group(1) else { return };
+    let keeper = keeper(group.primary()).await;
+    let guard = renewed(keeper.lock("a").unwrap()).try_acquire().await.unwrap().or_busy().unwrap();
+    let started = Instant::now();
+    let before = calls(group.primary(), &["wait"]);
+    group.replicas()[0].line.hold();
+    until("a renewal has been asked for", SOON, async || calls(group.primary(), &["wait"]) > before).await;
+    tokio::time::sleep(ms(50)).await;
+    assert!(guard.is_valid() && guard.remaining() < LEASE * 3 / 4, "not renewed: {:?}", guard.remaining());
+    group.replicas()[0].line.release();
+    until("three leases have passed", secs(20), async || started.elapsed() > LEASE * 3).await;
+    assert!(guard.is_valid(), "{:?}", guard.loss());
+    guard.release().await.unwrap();
+    nothing_left(group.primary(), &keeper, "at the end").await;
+}
