@@ -18,7 +18,8 @@ const CLOSE_BOUND: Duration = Duration::from_secs(2);
 /// Options of every command.
 #[derive(Clone, Default, clap::Args)]
 pub struct Common {
-    /// The server: redis://, rediss:// (TLS), unix:///path, or redis+sentinel://host,host/service.
+    /// The server: redis://, rediss:// (TLS), unix:///path, redis+sentinel://host,host/service, or a cluster:
+    /// redis+cluster://seed1,seed2.
     ///
     /// Without it, the environment's LOCKKEEPER_URL counts, then REDIS_URL. Other users of this machine can read
     /// command lines, so put a password into the environment rather than here.

@@ -7,6 +7,8 @@
 
 #[path = "command/bench.rs"]
 mod bench;
+#[path = "command/cluster.rs"]
+mod cluster;
 #[path = "command/codes.rs"]
 mod codes;
 #[path = "command/durability.rs"]

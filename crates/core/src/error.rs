@@ -85,8 +85,10 @@ pub enum Refusal {
     NoReplicas,
     /// `BUSY`: a script is running for too long.
     BusyScript,
-    /// `MOVED`, `ASK`, `CLUSTERDOWN`, `CROSSSLOT`, `TRYAGAIN`: it is a cluster.
+    /// `MOVED`, `ASK`, `CROSSSLOT`: it is a cluster, and was not asked as one.
     Cluster,
+    /// `CLUSTERDOWN`, `TRYAGAIN`: the cluster cannot serve the key for now.
+    ClusterDown,
     /// `MASTERDOWN`: a replica without its primary.
     PrimaryDown,
     /// Anything else.
@@ -189,7 +191,8 @@ impl Refusal {
             "MISCONF" => Self::Misconfigured,
             "NOREPLICAS" => Self::NoReplicas,
             "BUSY" => Self::BusyScript,
-            "MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT" | "TRYAGAIN" => Self::Cluster,
+            "MOVED" | "ASK" | "CROSSSLOT" => Self::Cluster,
+            "CLUSTERDOWN" | "TRYAGAIN" => Self::ClusterDown,
             "MASTERDOWN" => Self::PrimaryDown,
             _ => Self::Other,
         }

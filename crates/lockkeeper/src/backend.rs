@@ -131,6 +131,14 @@ impl Backend {
         }
     }
 
+    /// Which server of a cluster keeps `at`. `None`: there is one server only, or it is not known.
+    pub(crate) fn server_of(&self, at: &Keys) -> Option<u16> {
+        match self {
+            Self::Redis(lanes) => lanes.on(Lane::Command).server_of(at),
+            _ => None,
+        }
+    }
+
     /// It is known to be a cluster.
     pub(crate) fn is_cluster(&self) -> bool {
         match self {

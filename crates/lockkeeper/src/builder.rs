@@ -12,6 +12,7 @@ use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
 use crate::clock::SystemClock;
 use crate::keeper::{Inner, Keeper};
+use crate::limit::Circuits;
 use crate::limit::{Purses, Returned};
 use crate::lock::{Locals, Queues, Segments};
 use crate::telemetry;
@@ -184,7 +185,7 @@ impl KeeperBuilder {
             prefix: self.prefix.map_or_else(|| Prefix::new(DEFAULT_PREFIX), Ok)?,
             limit_prefix: self.limit_prefix.map_or_else(|| Prefix::new(DEFAULT_LIMIT_PREFIX), Ok)?,
             once_prefix: self.once_prefix.map_or_else(|| Prefix::new(DEFAULT_ONCE_PREFIX), Ok)?,
-            circuit: Arc::default(),
+            circuits: Circuits::default(),
             purses: Purses::default(),
             returned: Returned::default(),
             identity,

@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::background::Background;
 use crate::builder::KeeperBuilder;
 use crate::chore::Chore;
-use crate::limit::{Circuit, Purses, Returned};
+use crate::limit::{Circuits, Purses, Returned};
 use crate::lock::{GiveBack, Lines, Locals, Lock, Queues, Segments};
 use crate::once::{self, Finish};
 
@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     pub(crate) prefix: Prefix,
     pub(crate) limit_prefix: Prefix,
     pub(crate) once_prefix: Prefix,
-    pub(crate) circuit: Arc<Circuit>,
+    pub(crate) circuits: Circuits,
     pub(crate) purses: Purses,
     pub(crate) returned: Returned,
     pub(crate) identity: Identity,
@@ -83,7 +83,8 @@ impl Drop for Inner {
 }
 
 impl Keeper {
-    /// Connects: `redis://`, `rediss://`, `unix://`, `redis+sentinel://`, or `memory://` for a store inside this process.
+    /// Connects: `redis://`, `rediss://`, `unix://`, `redis+sentinel://` (see the guide on [Sentinel](crate::guide::sentinel)),
+    /// `redis+cluster://` (on [clusters](crate::guide::cluster)), or `memory://` for a store inside this process.
     ///
     /// # Errors
     /// The URL names no server, or the server cannot be reached within 2 s or refuses.
@@ -121,7 +122,8 @@ impl Keeper {
     }
 
     /// One lock on several names, all or nothing, in one round trip. They share one fence, greater than that of each
-    /// of the keys.
+    /// of the keys. On a cluster they must lie in one slot (a common hash tag such as `{order}` does that), or taking the
+    /// lock is refused before anything is sent; see [`Lock::across_slots`] for the other way.
     ///
     /// # Errors
     /// As [`lock`](Self::lock); no name, or more than 128.

@@ -92,7 +92,8 @@ pub use list::{ListCursor, LockView, Page};
 pub use lock::{
     Acquired, AcquiredPermit, Busy, Concurrency, DEFAULT_LEASE, DEFAULT_MAX_HOLD, DEFAULT_WAIT, Degradable,
     DegradableGuard, DegradableLock, Extended, ForceReleased, Full, LocalGuard, Lock, LockClass, LockGuard,
-    LossReason, MAX_SHARDS, Permit, Released, Segmented, TakenOver, shard_name,
+    LossReason, MAX_SHARDS, OrderedAcquired, OrderedGuard, OrderedLock, Permit, Released, Segmented,
+    TakenOver, shard_name,
 };
 pub use lockkeeper_core as core;
 pub use lockkeeper_core::idempotency::{

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lockkeeper_core::lock::{Fence, Holder, Inspection, Waiter};
 use lockkeeper_core::{Error, ErrorKind, Key, Keys};
 use lockkeeper_redis::{Cursor, Lane};
@@ -62,7 +63,8 @@ impl Keeper {
     /// key of the database counts as a lock.
     ///
     /// # Redis
-    /// One `SCAN` and one read-only script, two round trips. Never `KEYS`.
+    /// One `SCAN` and one read-only script, two round trips; on a cluster, a script for each key, side by side. Never
+    /// `KEYS`.
     ///
     /// # Errors
     /// Refused; unreachable; a store of your own that cannot list.
@@ -99,17 +101,28 @@ impl Keeper {
 
     /// Looks at each of `keys`; leaves out those that are no longer held.
     async fn views(&self, keys: Vec<Key>) -> Result<Vec<LockView>, Error> {
+        if self.inner.backend.is_cluster() {
+            // They lie in different slots.
+            let each = keys.iter().map(|key| self.view_of(key));
+            let seen: Result<Vec<Option<LockView>>, Error> = join_all(each).await.into_iter().collect();
+            return Ok(seen?.into_iter().flatten().collect());
+        }
         let mut views = Vec::with_capacity(keys.len());
         for some in keys.chunks(lockkeeper_core::key::MAX_KEYS) {
             let keys = Keys::new(some.iter().cloned())?;
             let seen = self.inspect_all(&keys).await?;
-            let held = keys.as_slice().iter().zip(seen).filter_map(|(key, seen): (&Key, Inspection)| {
-                let (holder, remaining, fence, waiters) =
-                    (seen.holder?, seen.remaining, seen.fence, seen.waiters);
-                Some(LockView { key: key.clone(), holder, remaining, fence, waiters })
-            });
-            views.extend(held);
+            views.extend(keys.as_slice().iter().zip(seen).filter_map(|(key, seen)| held(key, seen)));
         }
         Ok(views)
     }
+
+    async fn view_of(&self, key: &Key) -> Result<Option<LockView>, Error> {
+        let seen = self.inspect_all(&key.clone().into()).await?;
+        Ok(seen.into_iter().next().and_then(|seen| held(key, seen)))
+    }
+}
+
+fn held(key: &Key, seen: Inspection) -> Option<LockView> {
+    let (holder, remaining, fence, waiters) = (seen.holder?, seen.remaining, seen.fence, seen.waiters);
+    Some(LockView { key: key.clone(), holder, remaining, fence, waiters })
 }

@@ -468,7 +468,7 @@ async fn l82_l97_l124_other_answers_come_from_a_fake() {
         ),
         ("-MOVED 3999 127.0.0.1:6381", ErrorKind::Refused(Refusal::Cluster)),
         ("-CROSSSLOT Keys in request don't hash to the same slot", ErrorKind::Refused(Refusal::Cluster)),
-        ("-CLUSTERDOWN The cluster is down", ErrorKind::Refused(Refusal::Cluster)),
+        ("-CLUSTERDOWN The cluster is down", ErrorKind::Refused(Refusal::ClusterDown)),
         ("-ERR something new", ErrorKind::Refused(Refusal::Other)),
         ("-ERR unknown command 'EVAL'", ErrorKind::Unsupported),
         ("+OK", ErrorKind::Protocol),

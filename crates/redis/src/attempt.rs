@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Refusal, Timestamp, Uptime, WrongType};
 use redis::{Cmd, Value};
 
+use crate::cluster::{Errand, Manner, Step};
 use crate::error::{CallError, ServerWords, malformed};
 use crate::lasting::Held;
 use crate::link::{Link, Up};
@@ -22,8 +23,7 @@ const FAILOVER_PAUSE: Duration = Duration::from_millis(20);
 
 /// One decision on its way: sent once, and again only where that is safe.
 pub(crate) struct Attempt<'a, D> {
-    node: &'a Node,
-    way: Way<'a>,
+    lane: Lane,
     at: &'a Keys,
     decision: D,
     ends: Uptime,
@@ -43,54 +43,82 @@ pub(crate) enum Way<'a> {
     Held(&'a mut Held),
 }
 
-/// What to do after one copy was sent.
-enum Next<R> {
-    Done(Answer<R>),
-    Again,
+impl Way<'_> {
+    fn lane(&self) -> Option<Lane> {
+        match self {
+            Self::Lane(lane) => Some(*lane),
+            Self::Held(_) => None,
+        }
+    }
+
+    fn link<'a>(&'a self, node: &'a Node) -> &'a Link {
+        match self {
+            Self::Lane(lane) => node.link(*lane),
+            Self::Held(held) => held.link(),
+        }
+    }
 }
 
 impl<'a, D: Port> Attempt<'a, D> {
     /// To be answered by `ends`.
-    pub(crate) fn new(node: &'a Node, way: Way<'a>, at: &'a Keys, decision: D, ends: Uptime) -> Self {
-        Self { node, way, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
+    pub(crate) fn new(lane: Lane, at: &'a Keys, decision: D, ends: Uptime) -> Self {
+        Self { lane, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
     }
 
-    pub(crate) async fn run(mut self) -> Result<Answer<D::Reply>, Error> {
+    /// On the one server that there is.
+    pub(crate) async fn run(mut self, node: &Node, mut way: Way<'_>) -> Result<Answer<D::Reply>, Error> {
         loop {
-            match self.try_once().await {
-                Ok(Next::Done(answer)) => return Ok(answer),
-                Ok(Next::Again) => {}
-                Err(error) => return Err(self.in_the_light_of_doubt(error)),
+            match self.try_once(node, &mut way, Manner::default()).await {
+                Ok(Step::Done(answer)) => return Ok(answer),
+                Ok(Step::Again) => {}
+                Ok(Step::Refused(words))
+                    if way.lane().is_some() && self.waits_for_a_primary(node, &words) =>
+                {
+                    tokio::time::sleep(FAILOVER_PAUSE).await;
+                }
+                Ok(Step::Refused(words)) => return Err(self.conclude(words.into_error(D::NAME))),
+                Err(error) => return Err(self.conclude(error)),
             }
         }
     }
 
-    async fn try_once(&mut self) -> Result<Next<D::Reply>, Error> {
-        let mut up = self.link().up(self.left()).await.map_err(|failure| failure.into_error(D::NAME))?;
+    pub(crate) async fn try_once(
+        &mut self,
+        node: &Node,
+        way: &mut Way<'_>,
+        manner: Manner,
+    ) -> Result<Step<Answer<D::Reply>>, Error> {
+        let patience = self.left(node).min(manner.patience);
+        let mut up = way.link(node).up(patience).await.map_err(|failure| failure.into_error(D::NAME))?;
         if !up.info().scripts {
-            return self.send_plain(&mut up).await;
+            return self.send_plain(node, way.lane(), &mut up).await;
         }
-        let left = self.left();
-        if let Way::Held(held) = &mut self.way {
+        let left = self.left(node);
+        if let Way::Held(held) = way {
             held.check(&mut up, D::NAME, left).await?;
         }
-        self.send(&mut up).await
+        self.send(node, way, &mut up, manner).await
     }
 
     /// By plain commands, where the caller chose that. Nothing bounds when they are run: there is no "not after".
-    async fn send_plain(&mut self, up: &mut Up) -> Result<Next<D::Reply>, Error> {
-        let (native, lane) = match (self.decision.native(), &self.way) {
-            (Some(native), Way::Lane(lane)) if self.node.allows_plain() => (native, *lane),
+    async fn send_plain(
+        &mut self,
+        node: &Node,
+        lane: Option<Lane>,
+        up: &mut Up,
+    ) -> Result<Step<Answer<D::Reply>>, Error> {
+        let (native, lane) = match (self.decision.native(), lane) {
+            (Some(native), Some(lane)) if node.allows_plain() => (native, lane),
             _ => return Err(native::forbidden::<D>(D::NAME)),
         };
-        let at = self.node.clock().now();
-        let mut plain = Plain { node: self.node, lane, up, ends: self.ends, at };
+        let at = node.clock().now();
+        let mut plain = Plain { node, lane, up, ends: self.ends, at };
         let done = plain.run::<D>(self.at, native.step).await;
         self.sent += 1;
         match done {
             Ok(done) => {
                 let reply = (native.read)(done).ok_or_else(|| malformed(D::NAME, "of another step"))?;
-                Ok(Next::Done(Answer { reply, at: plain.at, sent: self.sent }))
+                Ok(Step::Done(Answer { reply, at: plain.at, sent: self.sent }))
             }
             Err(NotDone::Refused(error)) => Err(error),
             Err(NotDone::Call(error)) => self.not_done(error),
@@ -98,23 +126,29 @@ impl<'a, D: Port> Attempt<'a, D> {
     }
 
     /// A copy that has no reply.
-    fn not_done(&mut self, error: CallError) -> Result<Next<D::Reply>, Error> {
+    fn not_done(&mut self, error: CallError) -> Result<Step<Answer<D::Reply>>, Error> {
         match error {
             CallError::Answered(words) => {
                 self.sent -= 1;
-                Err(words.into_error(D::NAME))
+                Ok(Step::Refused(words))
             }
             CallError::Broken(reason) if D::REPEATABLE && self.in_doubt.is_none() => {
                 self.in_doubt = Some(CallError::Broken(reason));
-                Ok(Next::Again)
+                Ok(Step::Again)
             }
             error => Err(unanswered(D::NAME, &error, self.latest)),
         }
     }
 
     /// Sends one copy, stamped with what is left of the limit in the server's time (invariant 5 relies on it).
-    async fn send(&mut self, up: &mut Up) -> Result<Next<D::Reply>, Error> {
-        let clock = self.node.clock();
+    async fn send(
+        &mut self,
+        node: &Node,
+        way: &mut Way<'_>,
+        up: &mut Up,
+        manner: Manner,
+    ) -> Result<Step<Answer<D::Reply>>, Error> {
+        let clock = node.clock();
         let sent_at = clock.uptime();
         let left = self.ends.since(sent_at);
         if left.is_zero() {
@@ -123,26 +157,29 @@ impl<'a, D: Port> Attempt<'a, D> {
         self.decision.set_not_after(clock.at(sent_at).after(left));
         self.latest = self.latest.max(self.decision.not_after());
         self.sent += 1;
-        match self.run_script(up, left).await {
-            Ok(value) => self.read(value, sent_at),
-            Err(CallError::Answered(words)) if self.waits_for_a_primary(&words) => {
-                self.sent -= 1;
-                tokio::time::sleep(FAILOVER_PAUSE).await;
-                Ok(Next::Again)
-            }
+        match self.run_script(node, way, up, manner, left).await {
+            Ok(value) => self.read(node, value, sent_at),
             Err(error) => self.not_done(error),
         }
     }
 
     /// By hash; by source where the server does not know the hash (a restart, `SCRIPT FLUSH`) or the command. Looking
     /// goes by the read-only commands first, which a paused server lets pass.
-    async fn run_script(&mut self, up: &mut Up, within: Duration) -> Result<Value, CallError> {
-        if matches!(self.way, Way::Held(_)) {
-            // By source at once: after a hash that is not known, the question behind it could hold the connection.
-            let command = self.command("EVAL", D::SCRIPT.source);
-            if let Way::Held(held) = &mut self.way {
-                return held.send(up, &command, within).await;
+    async fn run_script(
+        &self,
+        node: &Node,
+        way: &mut Way<'_>,
+        up: &mut Up,
+        manner: Manner,
+        within: Duration,
+    ) -> Result<Value, CallError> {
+        if let Way::Held(held) = way {
+            if manner.asking {
+                // Nobody else sends anything on it in between.
+                held.link().send(up, &redis::cmd("ASKING"), within).await?;
             }
+            // By source at once: after a hash that is not known, the question behind it could hold the connection.
+            return held.send(up, &self.command("EVAL", D::SCRIPT.source), within).await;
         }
         let ways: &[(&str, &str)] = &[
             ("EVALSHA_RO", D::SCRIPT.hash()),
@@ -152,11 +189,13 @@ impl<'a, D: Port> Attempt<'a, D> {
         ];
         let read_only = D::SCRIPT.read_only && up.info().read_only_scripts;
         let (first, rest) = if read_only { (ways[0], &ways[1..]) } else { (ways[2], &ways[3..]) };
-        let mut result = self.link().send(up, &self.command(first.0, first.1), within).await;
+        let link = way.link(node);
+        let mut result = link.send_in(manner, up, &self.command(first.0, first.1), within).await;
         for (name, script) in rest {
             match &result {
                 Err(CallError::Answered(words)) if words.asks_for_another_way() => {
-                    result = self.link().send(up, &self.command(name, script), self.left()).await;
+                    let left = self.left(node);
+                    result = link.send_in(manner, up, &self.command(name, script), left).await;
                 }
                 _ => break,
             }
@@ -172,20 +211,20 @@ impl<'a, D: Port> Attempt<'a, D> {
         command
     }
 
-    fn read(&mut self, value: Value, sent_at: Uptime) -> Result<Next<D::Reply>, Error> {
+    fn read(&mut self, node: &Node, value: Value, sent_at: Uptime) -> Result<Step<Answer<D::Reply>>, Error> {
         let malformed = |Malformed(what)| malformed(D::NAME, what);
         let mut fields = Fields::of(value).map_err(malformed)?;
         let at = fields.timestamp().map_err(malformed)?;
-        self.node.clock().observe(sent_at, at);
+        node.clock().observe(sent_at, at);
         let status = fields.bytes().map_err(malformed)?;
         match &status[..] {
-            b"late" if self.was_late || self.left().is_zero() => {
+            b"late" if self.was_late || self.left(node).is_zero() => {
                 Err(Error::new(ErrorKind::TooLate, D::NAME, ""))
             }
             b"late" => {
                 self.was_late = true;
                 self.sent -= 1;
-                Ok(Next::Again)
+                Ok(Step::Again)
             }
             b"wrongtype" => {
                 let index = fields.index().map_err(malformed)?;
@@ -194,33 +233,34 @@ impl<'a, D: Port> Attempt<'a, D> {
             }
             status => {
                 let reply = self.decision.read(at, status, fields).map_err(malformed)?;
-                Ok(Next::Done(Answer { reply, at, sent: self.sent }))
+                Ok(Step::Done(Answer { reply, at, sent: self.sent }))
             }
-        }
-    }
-
-    fn link(&self) -> &Link {
-        match &self.way {
-            Way::Lane(lane) => self.node.link(*lane),
-            Way::Held(held) => held.link(),
         }
     }
 
     /// Another server takes over from the one that said this. On a held connection whoever acquires tries again by
     /// themselves: it has been asked who else has the write.
-    fn waits_for_a_primary(&self, words: &ServerWords) -> bool {
-        matches!(self.way, Way::Lane(_))
-            && self.node.lookout().is_some()
+    fn waits_for_a_primary(&self, node: &Node, words: &ServerWords) -> bool {
+        node.lookout().is_some()
             && passes_with_a_failover(words.refusal())
-            && self.left() > FAILOVER_PAUSE
+            && self.left(node) > FAILOVER_PAUSE
     }
 
-    fn left(&self) -> Duration {
-        self.ends.since(self.node.clock().uptime())
+    fn left(&self, node: &Node) -> Duration {
+        self.ends.since(node.clock().uptime())
+    }
+}
+
+impl<D: Port> Errand for Attempt<'_, D> {
+    type Done = Answer<D::Reply>;
+    const NAME: &'static str = D::NAME;
+
+    async fn try_on(&mut self, node: &Node, manner: Manner) -> Result<Step<Self::Done>, Error> {
+        self.try_once(node, &mut Way::Lane(self.lane), manner).await
     }
 
     /// "Not applied" is the answer, unless an earlier copy is still in doubt. Names the keys.
-    fn in_the_light_of_doubt(&self, error: Error) -> Error {
+    fn conclude(&self, error: Error) -> Error {
         let error = match &self.in_doubt {
             Some(doubt) if !error.may_have_been_applied() => unanswered(D::NAME, doubt, self.latest),
             _ => error,

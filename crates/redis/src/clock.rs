@@ -59,6 +59,11 @@ impl ServerClock {
         }
     }
 
+    /// A reply has told it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.sample.lock().is_some()
+    }
+
     /// By how much the server's clock is ahead of this machine's wall clock, in microseconds.
     pub(crate) fn ahead_of_wall_us(&self) -> i64 {
         let (server, wall) = (self.now().as_micros(), self.local.wall().as_micros());

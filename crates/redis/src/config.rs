@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper_core::{Error, ErrorKind};
+use lockkeeper_core::Error;
 
 use crate::tls::Tls;
-use crate::url::{Places, Target};
+use crate::url::Target;
 
 /// The longest time for one attempt to connect: TCP, TLS, authentication and probe together.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,9 +49,11 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// From a URL: `redis://`, `rediss://` (TLS) or `unix://`, as
-    /// `redis://[user[:password]@]host[:port][/database]` and
-    /// `unix:///path/to/socket[?db=N&user=U&pass=P]`. User and password are percent-encoded.
+    /// From a URL: `redis://`, `rediss://` (TLS), `unix://` or `redis+cluster://` (`rediss+cluster://`), as
+    /// `redis://[user[:password]@]host[:port][/database]`,
+    /// `unix:///path/to/socket[?db=N&user=U&pass=P]` and
+    /// `redis+cluster://[user[:password]@]seed1[:port],seed2[:port],…`, where one seed that answers is enough. User and
+    /// password are percent-encoded.
     ///
     /// `redis+sentinel://[user[:password]@]h1[:port],h2[:port],…/service[/database][?sentinel_user=U&sentinel_password=P]`
     /// names Sentinels (port 26379 if none is given) and the service whose primary is used; with `rediss+sentinel://` both they and
@@ -61,9 +63,6 @@ impl RedisConfig {
     /// Names the part at fault. Never prints the password.
     pub fn from_url(url: &str) -> Result<Self, Error> {
         let target = Target::parse(url)?;
-        if matches!(target.places, Places::Cluster(_)) {
-            return Err(Error::new(ErrorKind::Unsupported, "url", "this form is not built yet"));
-        }
         Ok(Self {
             target,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,

@@ -12,6 +12,7 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
     PushInfo, RedisConnectionInfo, cmd,
 };
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::clock::ServerClock;
@@ -35,6 +36,8 @@ pub(crate) struct Connector {
     pub(crate) watched: Arc<Watched>,
     /// When a connection of any lane was made last.
     pub(crate) connected: Mutex<Option<Instant>>,
+    /// Is told when a connection for commands or renewals was replaced, where several servers share the knowledge.
+    pub(crate) replaced: Option<Arc<watch::Sender<u64>>>,
 }
 
 /// Where connections lead to.
@@ -108,6 +111,13 @@ impl Connector {
             clock: self.clock.clone(),
             watched: self.watched.clone(),
             connected: Mutex::default(),
+            replaced: None,
+        }
+    }
+
+    pub(crate) fn tell_of_replacement(&self) {
+        if let Some(replaced) = &self.replaced {
+            replaced.send_modify(|number| *number += 1);
         }
     }
 

@@ -123,10 +123,19 @@ impl ServerWords {
         &self.text
     }
 
+    /// The first word, as far as it is one that we know.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
     pub(crate) fn into_error(self, operation: &'static str) -> Error {
         if self.is_unknown_command() {
             let detail = format!("scripts are unavailable on this server: {}", self.text);
             return Error::new(ErrorKind::Unsupported, operation, detail);
+        }
+        if matches!(self.code.as_str(), "MOVED" | "ASK") {
+            let detail = format!("{}: this server is one node of a cluster; use redis+cluster://", self.text);
+            return Error::new(ErrorKind::Refused(self.refusal()), operation, detail);
         }
         Error::new(ErrorKind::Refused(self.refusal()), operation, self.text)
     }

@@ -40,7 +40,8 @@ const PRESENCE_MARK: &[u8] = b"~wait:";
 const PERMIT_MARK: &[u8] = b"~permit:";
 /// What side keys have after their prefix.
 pub(crate) const MARKS: [&[u8]; 3] = [FENCE_MARK, PRESENCE_MARK, PERMIT_MARK];
-const SLOTS: usize = 16_384;
+/// How many slots a cluster has.
+pub(crate) const SLOTS: usize = 16_384;
 
 /// The side key with a lock's fence.
 pub fn fence_key(main: &Key) -> Vec<u8> {

@@ -6,6 +6,7 @@
 pub mod access;
 mod attempt;
 mod clock;
+mod cluster;
 mod config;
 mod connect;
 mod error;

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
+use crate::cluster::Manner;
 use crate::config::{
     MAX_IN_FLIGHT, MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, PARKED_MARGIN, SHORT_LIFE,
     SHORTEST_WANTED_PAUSE,
@@ -151,6 +152,25 @@ impl Link {
         result
     }
 
+    /// Sends one command, after `ASKING` where a cluster node referred us here for this time only.
+    pub(crate) async fn send_in(
+        &self,
+        manner: Manner,
+        up: &mut Up,
+        command: &Cmd,
+        within: Duration,
+    ) -> Result<Value, CallError> {
+        if !manner.asking {
+            return self.send(up, command, within).await;
+        }
+        let both = [redis::cmd("ASKING"), command.clone()];
+        let answers = self.send_together(up, &both, within).await?;
+        answers
+            .into_iter()
+            .nth(1)
+            .unwrap_or_else(|| Err(CallError::Broken("an answer is missing".to_owned())))
+    }
+
     /// Sends commands right after each other, with none of others in between. One result for each that was answered.
     pub(crate) async fn send_together(
         &self,
@@ -214,6 +234,14 @@ impl Link {
                 _ => None,
             },
             Self::Adopted(adopted) => adopted.info.get().cloned(),
+        }
+    }
+
+    /// Somebody has wanted this connection.
+    pub(crate) fn is_in_use(&self) -> bool {
+        match self {
+            Self::Own(link) => !matches!(*link.state.borrow(), State::Idle),
+            Self::Adopted(_) => true,
         }
     }
 
@@ -563,6 +591,9 @@ impl ConnectTask {
         self.change(|link, _| {
             let generation = link.next_generation.fetch_add(1, Ordering::Relaxed);
             link.generations.send_replace(generation);
+            if generation > 1 && link.ears == Ears::Closed {
+                link.connector.tell_of_replacement();
+            }
             *link.trouble.lock() = None;
             let about = About::new(Arc::new(info), generation, term, Some(home));
             Some(State::Up(Up { wire: Wire::Own(connection), about: Arc::new(about) }))

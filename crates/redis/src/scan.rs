@@ -9,14 +9,18 @@ use redis::cmd;
 use crate::layout::MARKS;
 use crate::store::RedisStore;
 
-/// Where a listing goes on.
+/// Where a listing goes on: with which server, and where there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor(u64);
+pub struct Cursor {
+    server: u16,
+    at: u64,
+}
 
 impl RedisStore {
     /// One page of the main keys with this prefix; `None` as cursor starts, and `None` in the answer ends.
     ///
-    /// As `SCAN` does: a key that is there all the time is seen at least once, possibly twice; a page may be empty.
+    /// As `SCAN` does: a key that is there all the time is seen at least once, possibly twice; a page may be empty. On a
+    /// cluster the servers follow each other; a key whose slot moves meanwhile may be missed, or seen twice.
     ///
     /// # Redis
     /// One `SCAN … MATCH … COUNT … TYPE string`, one round trip.
@@ -73,7 +77,7 @@ impl RedisStore {
     pub async fn once_record(&self, key: &Key, within: Duration) -> Result<Option<Record>, Error> {
         let mut command = cmd("GET");
         command.arg(key.as_bytes());
-        let text: Option<Vec<u8>> = self.ask("result", &command, within).await?;
+        let text: Option<Vec<u8>> = self.ask(Some(key.as_bytes()), "result", &command, within).await?;
         Ok(text.and_then(|text| Record::from_bytes(&text)))
     }
 
@@ -84,11 +88,24 @@ impl RedisStore {
         count: u32,
         within: Duration,
     ) -> Result<(Vec<Vec<u8>>, Option<Cursor>), Error> {
+        let from = from.unwrap_or(Cursor { server: 0, at: 0 });
+        let Some((server, node)) = self.listed_from(from.server, within).await? else {
+            return Ok((Vec::new(), None));
+        };
+        // The server that it was at keeps no slots any more: the next one begins.
+        let at = if server == from.server { from.at } else { 0 };
         let mut command = cmd("SCAN");
-        command.arg(from.map_or(0, |cursor| cursor.0)).arg("MATCH").arg(pattern(prefix));
+        command.arg(at).arg("MATCH").arg(pattern(prefix));
         command.arg("COUNT").arg(count).arg("TYPE").arg("string");
-        let (next, names): (u64, Vec<Vec<u8>>) = self.ask("list", &command, within).await?;
-        Ok((names, (next != 0).then_some(Cursor(next))))
+        let (next, names): (u64, Vec<Vec<u8>>) = node.ask(self.lane(), "list", &command, within).await?;
+        let next = match next {
+            0 => {
+                let other = self.listed_from(server.saturating_add(1), within).await?;
+                other.map(|(server, _)| Cursor { server, at: 0 })
+            }
+            at => Some(Cursor { server, at }),
+        };
+        Ok((names, next))
     }
 }
 

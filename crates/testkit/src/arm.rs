@@ -1,6 +1,7 @@
 //! The arms of a test: the same scenario on the memory store with its manual clock, and on a real server whose wall
 //! clock is stepped.
 
+mod cluster;
 mod once;
 mod permits;
 
@@ -12,6 +13,7 @@ use lockkeeper::core::{Clock, Key, ManualClock, MemoryStore, Prefix, Timestamp};
 use lockkeeper::redis::{RedisConfig, RedisStore, fence_key};
 use lockkeeper_faults::{FakeClock, RedisServer, SentinelGroup, ServerKind, available, faketime_available};
 
+pub use self::cluster::{InOneSlot, SteppedCluster};
 pub use self::once::{OnceArm, OnceKept, OncePlant, OnceStore, once_key};
 pub use self::permits::{PermitArm, PermitPlant, PermitStore};
 
@@ -117,8 +119,19 @@ impl SteppedRedis {
         let local = Arc::new(ManualClock::default());
         let server_clock = FakeClock::new(local.wall().as_micros()).expect("a stepped clock");
         let server = RedisServer::builder().kind(kind).faketime(&server_clock).start().expect("a server");
-        let store = connected(&server.url(), &local).await;
-        Some(Self { kind, servers: Servers::One(server), server_clock, local, store })
+        Some(Self::on(kind, server, server_clock, local, "redis").await)
+    }
+
+    async fn on(
+        kind: ServerKind,
+        server: RedisServer,
+        server_clock: FakeClock,
+        local: Arc<ManualClock>,
+        scheme: &str,
+    ) -> Self {
+        let url = format!("{scheme}://127.0.0.1:{}", server.port());
+        let store = connected(&url, &local).await;
+        Self { kind, servers: Servers::One(server), server_clock, local, store }
     }
 
     /// The same for a primary with a replica, both under the stepped clock, found through three Sentinels, which have a

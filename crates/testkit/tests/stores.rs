@@ -1,8 +1,8 @@
 //! Every store obeys the contract, and every store answers what the model answers.
 
 use lockkeeper_faults::ServerKind;
-use lockkeeper_testkit::arm::{MemoryArm, SteppedRedis};
-use lockkeeper_testkit::{conformance, differential, runs};
+use lockkeeper_testkit::arm::{MemoryArm, SteppedCluster, SteppedRedis};
+use lockkeeper_testkit::{conformance, differential, limits, once, permits, runs};
 use proptest::strategy::{Strategy, ValueTree};
 
 const HISTORIES: u32 = 150;
@@ -19,6 +19,22 @@ async fn every_server_obeys_the_contract() {
         if let Some(arm) = SteppedRedis::start(kind).await {
             conformance::all(&arm).await;
         }
+    }
+}
+
+/// Through the map and the routes of a cluster. It has one server, because a cluster of several gives servers up whose
+/// wall clocks are stepped; what several servers do is tested in real time.
+#[tokio::test]
+async fn a_cluster_obeys_every_contract() {
+    for kind in ServerKind::ALL {
+        let Some(arm) = SteppedCluster::start(kind).await else { continue };
+        conformance::all(&arm).await;
+        permits::conformance::all(arm.server()).await;
+        // Those begin at whole milliseconds.
+        let Some(arm) = SteppedCluster::start(kind).await else { continue };
+        once::conformance::all(arm.server()).await;
+        let Some(arm) = SteppedCluster::start(kind).await else { continue };
+        limits::conformance::all(&arm).await;
     }
 }
 

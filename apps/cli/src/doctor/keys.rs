@@ -32,11 +32,11 @@ struct Found {
 }
 
 /// Walks over the keys under the prefix with SCAN and looks at each.
-pub(super) async fn check(keeper: &Keeper, store: &RedisStore, prefix: &Prefix) -> Vec<Finding> {
+pub(super) async fn check(keeper: &Keeper, servers: &[RedisStore], prefix: &Prefix) -> Vec<Finding> {
     if prefix.as_bytes().is_empty() {
         return vec![skipped("with an empty prefix every key may be a lock")];
     }
-    match walk(keeper, store, prefix).await {
+    match walk(keeper, servers, prefix).await {
         Ok(mut found) => {
             // SCAN may show a key twice.
             for list in [&mut found.endless, &mut found.wrong] {
@@ -53,9 +53,26 @@ fn skipped(why: &str) -> Finding {
     Finding::new("keys", Level::Note, "The keys under the prefix were not looked at").seen(format!("{why}."))
 }
 
-async fn walk(keeper: &Keeper, store: &RedisStore, prefix: &Prefix) -> Result<Found, Error> {
+/// Over all servers, one after another.
+async fn walk(keeper: &Keeper, servers: &[RedisStore], prefix: &Prefix) -> Result<Found, Error> {
+    let (mut found, started) = (Found::default(), Instant::now());
+    for store in servers {
+        if !found.partial {
+            walk_one(keeper, store, prefix, &mut found, started).await?;
+        }
+    }
+    Ok(found)
+}
+
+async fn walk_one(
+    keeper: &Keeper,
+    store: &RedisStore,
+    prefix: &Prefix,
+    found: &mut Found,
+    started: Instant,
+) -> Result<(), Error> {
     let pattern = format!("{}*", super::permissions::escaped(&String::from_utf8_lossy(prefix.as_bytes())));
-    let (mut found, mut cursor, started) = (Found::default(), "0".to_owned(), Instant::now());
+    let mut cursor = "0".to_owned();
     loop {
         let page = ["SCAN", &cursor, "MATCH", &pattern, "COUNT", PAGE];
         let (next, names): (String, Vec<Vec<u8>>) = store.query(&page, LOOK).await?;
@@ -63,14 +80,14 @@ async fn walk(keeper: &Keeper, store: &RedisStore, prefix: &Prefix) -> Result<Fo
         let names = names.iter().filter_map(|name| name.strip_prefix(prefix.as_bytes()));
         let keys: Vec<Key> = names.filter_map(|name| Key::new(prefix, name).ok()).collect();
         for some in keys.chunks(AT_ONCE) {
-            look_at(keeper, some, &mut found).await?;
+            look_at(keeper, some, found).await?;
         }
         if next == "0" {
-            return Ok(found);
+            return Ok(());
         }
         if found.looked_at >= MOST || started.elapsed() >= LIMIT {
             found.partial = true;
-            return Ok(found);
+            return Ok(());
         }
         cursor = next;
     }

@@ -16,14 +16,14 @@ use super::permissions::escaped;
 const NO_EXPIRY: i64 = -1;
 
 /// Walks over the limits with SCAN and asks each for its expiry. `None`: there are none.
-pub(super) async fn check(store: &RedisStore, prefix: &str) -> Option<Finding> {
+pub(super) async fn check(servers: &[RedisStore], prefix: &str) -> Option<Finding> {
     if prefix.is_empty() {
         let title = "The limits were not looked at";
         return Some(
             Finding::new("limits", Level::Note, title).seen("With an empty prefix every key may be one."),
         );
     }
-    match walk(store, prefix).await {
+    match walk(servers, prefix).await {
         Ok((0, _)) => None,
         Ok((looked_at, mut endless)) => {
             // SCAN may show a key twice.
@@ -39,21 +39,34 @@ pub(super) async fn check(store: &RedisStore, prefix: &str) -> Option<Finding> {
 }
 
 /// How many were looked at, and those that never end.
-async fn walk(store: &RedisStore, prefix: &str) -> Result<(usize, Vec<String>), Error> {
+async fn walk(servers: &[RedisStore], prefix: &str) -> Result<(usize, Vec<String>), Error> {
+    let (mut looked_at, mut endless, started) = (0, vec![], Instant::now());
+    for store in servers {
+        walk_one(store, prefix, &mut looked_at, &mut endless, started).await?;
+    }
+    Ok((looked_at, endless))
+}
+
+async fn walk_one(
+    store: &RedisStore,
+    prefix: &str,
+    looked_at: &mut usize,
+    endless: &mut Vec<String>,
+    started: Instant,
+) -> Result<(), Error> {
     let pattern = format!("{}*", escaped(prefix));
-    let (mut looked_at, mut endless) = (0, vec![]);
-    let (mut cursor, started) = ("0".to_owned(), Instant::now());
+    let mut cursor = "0".to_owned();
     loop {
         let page = ["SCAN", &cursor, "MATCH", &pattern, "COUNT", PAGE];
         let (next, keys): (String, Vec<Vec<u8>>) = store.query(&page, LOOK).await?;
         let keys = keys.into_iter().filter_map(|key| String::from_utf8(key).ok());
         let ours: Vec<String> = keys.filter(|key| is_ours(key, prefix)).collect();
         for some in ours.chunks(AT_ONCE) {
-            looked_at += some.len();
+            *looked_at += some.len();
             endless.extend(without_expiry(store, some).await?);
         }
-        if next == "0" || looked_at >= MOST || started.elapsed() >= LIMIT {
-            return Ok((looked_at, endless));
+        if next == "0" || *looked_at >= MOST || started.elapsed() >= LIMIT {
+            return Ok(());
         }
         cursor = next;
     }

@@ -2,6 +2,7 @@
 
 mod access;
 mod clock;
+mod cluster;
 mod eviction;
 mod facts;
 mod finding;
@@ -126,18 +127,32 @@ impl Patient<'_> {
         if let Some(found) = server::sentinel(&info) {
             return Ok(Report::new(health.address, server::describe(&info), None, vec![found]));
         }
+        let (mut found, stores) = match store.servers(facts::LOOK).await? {
+            Some(all) => {
+                let servers = cluster::servers(all).await;
+                let mut found: Vec<Finding> = server::version(&info).into_iter().collect();
+                found.extend(cluster::check(&servers).await);
+                (found, servers.into_iter().map(|server| server.store).collect())
+            }
+            None => (self.of_one(store, &info, &health).await, vec![store.clone()]),
+        };
+        let first = stores.first().unwrap_or(store);
+        found.extend(self.permissions(first, &info).await?);
+        found.extend(keys::check(self.keeper, &stores, self.prefix).await);
+        found.extend(limits::check(&stores, self.limit_prefix).await);
+        let round_trip = health.round_trip.ok().and_then(|time| u64::try_from(time.as_micros()).ok());
+        Ok(Report::new(health.address, server::describe(&info), round_trip, found))
+    }
+
+    async fn of_one(&self, store: &RedisStore, info: &ServerInfo, health: &Health) -> Vec<Finding> {
         let facts = Facts::gather(store).await;
-        let mut found = self.of_server(&info, &health, &facts);
-        found.extend(self.clocks(&health, &facts).await);
+        let mut found = self.of_server(info, health, &facts);
+        found.extend(self.clocks(health, &facts).await);
         if let Some(views) = store.sentinels().await {
             found.push(sentinels::check(&views));
             found.extend(sentinels::lag(&facts));
         }
-        found.extend(self.permissions(store, &info).await?);
-        found.extend(keys::check(self.keeper, store, self.prefix).await);
-        found.extend(limits::check(store, self.limit_prefix).await);
-        let round_trip = health.round_trip.ok().and_then(|time| u64::try_from(time.as_micros()).ok());
-        Ok(Report::new(health.address, server::describe(&info), round_trip, found))
+        found
     }
 
     fn of_server(&self, info: &ServerInfo, health: &Health, facts: &Facts) -> Vec<Finding> {

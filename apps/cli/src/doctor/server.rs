@@ -52,17 +52,17 @@ pub(super) fn mode(info: &ServerInfo, facts: &Facts, prefix: &str) -> Option<Fin
         "A lock on several names at once needs all of them in one slot, and a name whose slot lies on \
              another node is refused here (MOVED).",
     );
+    let all = "Give the URL of the whole cluster, redis+cluster://seed1,seed2.".to_owned();
     let has_tag = prefix.contains('{');
-    let advice = if has_tag {
-        "The prefix has a hash tag, so all its locks share one slot: give the URL of the node that has it."
-            .to_owned()
+    let alone = if has_tag {
+        "Or stay here: the prefix has a hash tag, so all its locks share one slot.".to_owned()
     } else {
         format!(
-            "Use a prefix with a hash tag, such as {{{}}}:, which puts all its locks into one slot.",
+            "Or use a prefix with a hash tag, such as {{{}}}:, which puts all its locks into one slot.",
             stem(prefix)
         )
     };
-    Some(finding.advice(advice))
+    Some(finding.advice(format!("{all} {alone}")))
 }
 
 fn product(info: &ServerInfo) -> &'static str {

@@ -29,6 +29,11 @@ impl ServerBuilder {
         self
     }
 
+    /// The kind that was chosen.
+    pub(crate) fn kind_of(&self) -> ServerKind {
+        self.settings.kind
+    }
+
     /// Listens on a unix socket in its folder, as well as on TCP.
     pub fn unix_socket(mut self) -> Self {
         self.settings.listen = Listen::Both;
@@ -114,6 +119,6 @@ impl ServerBuilder {
 }
 
 /// A port that nobody listens on at this moment.
-fn free_port() -> std::io::Result<u16> {
+pub(crate) fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

@@ -19,6 +19,7 @@ mod spawn;
 pub use available::{available, faketime_available, skip};
 pub use binary::{ServerKind, find_binary};
 pub use builder::ServerBuilder;
+pub(crate) use builder::free_port;
 pub use clock::FakeClock;
 pub use error::ServerError;
 pub use guard::RedisServer;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod clock;
+mod cluster;
 mod cutting;
 mod dropping;
 mod holding;

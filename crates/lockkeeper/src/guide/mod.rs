@@ -27,6 +27,9 @@ pub mod failures {}
 #[doc = include_str!("sentinel.md")]
 pub mod sentinel {}
 
+#[doc = include_str!("cluster.md")]
+pub mod cluster {}
+
 #[doc = include_str!("operations.md")]
 pub mod operations {}
 

@@ -1,6 +1,6 @@
 //! What to do when the store is away.
 
-use lockkeeper_core::{Error, ErrorKind, Refusal};
+use lockkeeper_core::{Error, ErrorKind};
 
 /// What a limiter does when the store cannot decide in time. The caller's choice, because both answers are wrong for
 /// somebody.
@@ -29,14 +29,6 @@ pub enum WhenAway {
 pub(super) fn is_away(error: &Error) -> bool {
     (error.is_transient() && !error.is_busy())
         || matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Protocol)
-        || is_cluster_down(error)
-}
-
-/// The cluster is down for now, other than a client that does not know that it is one.
-fn is_cluster_down(error: &Error) -> bool {
-    let down = ["CLUSTERDOWN", "TRYAGAIN"];
-    error.kind() == ErrorKind::Refused(Refusal::Cluster)
-        && down.iter().any(|word| error.detail().starts_with(word))
 }
 
 /// No answer came: a call more would cost a time-out more.

@@ -218,7 +218,7 @@ impl Shared {
         let check = Check { quotas: self.quotas.clone(), asks, not_after: Timestamp::MAX };
         let answer = self.calls.inner.backend.apply_limit(keys, check, within).await;
         let result = answer.map(|answer| answer.reply);
-        self.calls.note(&result);
+        self.calls.note(keys, &result);
         result
     }
 

@@ -1,9 +1,12 @@
-//! The circuit breaker: while the store is silent, nobody waits for it.
+//! The circuit breaker: while the store is silent, nobody waits for it. On a cluster each server has one of its own.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockkeeper_core::{Error, Uptime};
+use parking_lot::Mutex;
 
 use super::away::is_silent;
 
@@ -19,6 +22,28 @@ pub(crate) struct Circuit {
     is_open: AtomicBool,
     /// Microseconds of uptime.
     next_probe: AtomicU64,
+}
+
+/// So many servers of a cluster have one at most; then all begin anew.
+const MAX_CIRCUITS: usize = 4096;
+
+/// One circuit, or one for each server of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Circuits {
+    one: Arc<Circuit>,
+    of_servers: Mutex<HashMap<u16, Arc<Circuit>>>,
+}
+
+impl Circuits {
+    /// That of a cluster's server, or the only one.
+    pub(super) fn of(&self, server: Option<u16>) -> Arc<Circuit> {
+        let Some(server) = server else { return self.one.clone() };
+        let mut circuits = self.of_servers.lock();
+        if circuits.len() >= MAX_CIRCUITS && !circuits.contains_key(&server) {
+            circuits.clear();
+        }
+        circuits.entry(server).or_default().clone()
+    }
 }
 
 /// What a caller is to do.

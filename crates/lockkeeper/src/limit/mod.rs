@@ -18,7 +18,7 @@ mod share;
 mod verdict;
 
 pub use away::WhenAway;
-pub(crate) use circuit::Circuit;
+pub(crate) use circuit::Circuits;
 pub use joint::Joint;
 pub(crate) use leased::Purses;
 pub use leased::{DEFAULT_LEASE_AGE, LeasedLimiter};

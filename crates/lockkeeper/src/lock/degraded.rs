@@ -75,7 +75,7 @@ impl Lock {
     /// ```
     ///
     /// *Away* is whatever [`Error::is_transient`] says: unreachable, too late, outcome unknown, or a refusal that
-    /// passes by itself (`LOADING`, `READONLY`, `MASTERDOWN`, `NOREPLICAS`, `MISCONF`, `OOM`, `BUSY`). Missing
+    /// passes by itself (`LOADING`, `READONLY`, `MASTERDOWN`, `CLUSTERDOWN`, `NOREPLICAS`, `MISCONF`, `OOM`, `BUSY`). Missing
     /// permissions, a wrong type, or a cluster behind a URL of one server are mistakes that degrading would hide; they
     /// stay errors.
     ///

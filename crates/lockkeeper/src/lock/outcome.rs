@@ -27,9 +27,7 @@ impl Acquired {
     pub fn or_busy(self) -> Result<LockGuard, Error> {
         match self {
             Self::Held(guard) => Ok(guard),
-            Self::Busy(busy) => {
-                Err(Error::new(ErrorKind::Busy, "acquire", busy.to_string()).with_key(&busy.key))
-            }
+            Self::Busy(busy) => Err(busy.into_error()),
         }
     }
 
@@ -52,6 +50,12 @@ pub struct Busy {
     /// What is left of the lease; `None` where the key has no expiry, as some foreign clients write it, and
     /// where it is held inside this process (see [`Lock::or_process_local`](crate::Lock::or_process_local)).
     pub remaining: Option<Duration>,
+}
+
+impl Busy {
+    pub(super) fn into_error(self) -> Error {
+        Error::new(ErrorKind::Busy, "acquire", self.to_string()).with_key(&self.key)
+    }
 }
 
 impl fmt::Display for Busy {

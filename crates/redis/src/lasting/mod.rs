@@ -6,12 +6,14 @@
 mod level;
 mod pool;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{Durability, Lasting, Leasing};
-use lockkeeper_core::{Error, ErrorKind, Keys, Uptime};
+use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Uptime};
 
 use crate::attempt::{Attempt, Way};
+use crate::cluster::{Cluster, Errand, Manner, Step};
 use crate::node::{Lane, Node};
 use crate::port::Port;
 
@@ -27,14 +29,63 @@ pub(crate) async fn apply<D: Port + Leasing>(
     ends: Uptime,
 ) -> Result<Lasting<D::Reply>, Error> {
     let mut held = hold(node, lane, level, D::NAME, ends).await.map_err(|error| error.with_key(at))?;
-    let answer = Attempt::new(node, Way::Held(&mut held), at, decision, ends).run().await?;
+    let answer = Attempt::new(lane, at, decision, ends).run(node, Way::Held(&mut held)).await?;
+    Ok(settled::<D>(answer, held, || ends.since(node.clock().uptime())).await)
+}
+
+/// The same on a cluster, for keys of this slot.
+pub(crate) async fn apply_on_cluster<D: Port + Leasing>(
+    cluster: &Arc<Cluster>,
+    slot: u16,
+    lane: Lane,
+    at: &Keys,
+    decision: D,
+    level: Durability,
+    ends: Uptime,
+) -> Result<Lasting<D::Reply>, Error> {
+    let errand = Lasted { attempt: Attempt::new(lane, at, decision, ends), lane, level, ends };
+    let (answer, held) = cluster.route(lane, Some(slot), ends).run(errand).await?;
+    Ok(settled::<D>(answer, held, || ends.since(cluster.uptime())).await)
+}
+
+/// Waits for the answer to the question behind the script, where that matters.
+async fn settled<D: Port + Leasing>(
+    answer: Answer<D::Reply>,
+    mut held: Held,
+    left: impl Fn() -> Duration,
+) -> Lasting<D::Reply> {
     if !D::is_lease(&answer.reply) {
         held.let_be().await;
-        return Ok(Lasting::met(answer));
+        return Lasting::met(answer);
     }
-    let left = || ends.since(node.clock().uptime());
     let shortfall = held.acknowledged(left).await.shortfall();
-    Ok(Lasting { answer, shortfall })
+    Lasting { answer, shortfall }
+}
+
+/// A step that must last, on its way through a cluster: at each server over a connection that is held there.
+struct Lasted<'a, D> {
+    attempt: Attempt<'a, D>,
+    lane: Lane,
+    level: Durability,
+    ends: Uptime,
+}
+
+impl<D: Port + Leasing> Errand for Lasted<'_, D> {
+    type Done = (Answer<D::Reply>, Held);
+    const NAME: &'static str = D::NAME;
+
+    async fn try_on(&mut self, node: &Node, manner: Manner) -> Result<Step<Self::Done>, Error> {
+        let mut held = hold(node, self.lane, self.level, D::NAME, self.ends).await?;
+        Ok(match self.attempt.try_once(node, &mut Way::Held(&mut held), manner).await? {
+            Step::Done(answer) => Step::Done((answer, held)),
+            Step::Again => Step::Again,
+            Step::Refused(words) => Step::Refused(words),
+        })
+    }
+
+    fn conclude(&self, error: Error) -> Error {
+        self.attempt.conclude(error)
+    }
 }
 
 /// Finds out whether the server can meet `level`, by its commands, without taking anything.

@@ -181,6 +181,7 @@ impl Lookout {
             clock: self.clock.clone(),
             watched: Arc::default(),
             connected: Mutex::default(),
+            replaced: None,
         };
         Scout { connector, tls, shared: self.shared.clone() }
     }
@@ -284,5 +285,12 @@ fn connector(
     };
     let config = RedisConfig { target, credentials: None, ..config.clone() };
     let (watched, connected) = (Arc::default(), Mutex::default());
-    Connector { config, leads_to: LeadsTo::At(at.clone()), clock: clock.clone(), watched, connected }
+    Connector {
+        config,
+        leads_to: LeadsTo::At(at.clone()),
+        clock: clock.clone(),
+        watched,
+        connected,
+        replaced: None,
+    }
 }

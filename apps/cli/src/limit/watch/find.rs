@@ -41,7 +41,12 @@ impl Places {
             return Err(Error::new(ErrorKind::Unsupported, "watch", "the store is not a Redis server"));
         };
         let (mut found, started) = (BTreeSet::new(), Instant::now());
-        for (before, after) in &self.0 {
+        let servers = match store.servers(WITHIN).await? {
+            Some(servers) => servers.into_iter().map(|(_, server)| server).collect(),
+            None => vec![store.clone()],
+        };
+        let each = servers.iter().flat_map(|server| self.0.iter().map(move |place| (server, place)));
+        for (store, (before, after)) in each {
             // Prefixes that are not text find too much rather than too little.
             let literal = escaped(&String::from_utf8_lossy(before)).replace(char::REPLACEMENT_CHARACTER, "*");
             let pattern = format!("{literal}*");
