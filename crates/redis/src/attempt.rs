@@ -29,6 +29,8 @@ pub(crate) struct Attempt<'a, D> {
     /// A copy was sent and not answered.
     in_doubt: Option<CallError>,
     was_late: bool,
+    /// The only run of the server that may be asked.
+    run_id: Option<&'a str>,
 }
 
 /// What to do after one copy was sent.
@@ -40,7 +42,25 @@ enum Next<R> {
 impl<'a, D: Port> Attempt<'a, D> {
     /// To be answered by `ends`.
     pub(crate) fn new(node: &'a Node, lane: Lane, at: &'a Keys, decision: D, ends: Uptime) -> Self {
-        Self { node, lane, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
+        Self {
+            node,
+            lane,
+            at,
+            decision,
+            ends,
+            sent: 0,
+            latest: None,
+            in_doubt: None,
+            was_late: false,
+            run_id: None,
+        }
+    }
+
+    /// Sends it only on a connection to this run of the server. A restart breaks the connection, so a server that may have
+    /// forgotten something is not asked.
+    pub(crate) fn of_run(mut self, run_id: &'a str) -> Self {
+        self.run_id = Some(run_id);
+        self
     }
 
     pub(crate) async fn run(mut self) -> Result<Answer<D::Reply>, Error> {
@@ -55,6 +75,9 @@ impl<'a, D: Port> Attempt<'a, D> {
 
     async fn try_once(&mut self) -> Result<Next<D::Reply>, Error> {
         let mut up = self.link().up(self.left()).await.map_err(|failure| failure.into_error(D::NAME))?;
+        if self.run_id.is_some_and(|run_id| up.info().run_id != run_id) {
+            return Err(Error::new(ErrorKind::Unreachable, D::NAME, "the server was restarted"));
+        }
         if !up.info().scripts {
             return Err(scripts_forbidden::<D>());
         }

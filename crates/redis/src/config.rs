@@ -58,13 +58,25 @@ impl RedisConfig {
         if !matches!(target.places, Places::One(_)) {
             return Err(Error::new(ErrorKind::Unsupported, "url", "this form is not built yet"));
         }
-        Ok(Self {
+        Ok(Self::of(target))
+    }
+
+    pub(crate) fn of(target: Target) -> Self {
+        Self {
             target,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             credentials: None,
             root_certificate: None,
-        })
+        }
+    }
+
+    /// `host:port`, for people.
+    pub(crate) fn place(&self) -> String {
+        match &self.target.places {
+            Places::One(address) => address.to_string(),
+            _ => self.address(),
+        }
     }
 
     /// The limit for one attempt to connect; 2 s by default.

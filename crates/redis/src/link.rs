@@ -117,7 +117,6 @@ impl Link {
     }
 
     /// Sends commands right after each other, with none of others in between. One result for each that was answered.
-    #[expect(dead_code, reason = "for ASKING, and for WAIT")]
     pub(crate) async fn send_together(
         &self,
         up: &mut Up,

@@ -165,11 +165,23 @@ impl RedisStore {
         self.node().ask(self.lane, operation, command, within).await
     }
 
-    fn node(&self) -> &Node {
+    /// As `apply`, but only on connections to this run of the server: else *not applied*.
+    pub(crate) async fn apply_of_run<D: Port>(
+        &self,
+        at: &Keys,
+        decision: D,
+        within: Duration,
+        run_id: &str,
+    ) -> Result<Answer<D::Reply>, Error> {
+        let ends = self.node().clock().uptime().after(within);
+        Attempt::new(self.node(), self.lane, at, decision, ends).of_run(run_id).run().await
+    }
+
+    pub(crate) fn node(&self) -> &Node {
         &self.shared.node
     }
 
-    fn link(&self) -> &Link {
+    pub(crate) fn link(&self) -> &Link {
         self.node().link(self.lane)
     }
 }

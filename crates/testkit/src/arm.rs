@@ -7,8 +7,10 @@ mod permits;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::core::lock::{FenceMark, LockCell, LockStore, Main, Occupant, OwnerToken};
-use lockkeeper::core::{Clock, Key, ManualClock, MemoryStore, Prefix, Timestamp};
+use lockkeeper::core::lock::{
+    FenceMark, LockCell, LockStore, Main, Occupant, OwnerToken, RaiseFence, RaiseFenceReply, StoreFuture,
+};
+use lockkeeper::core::{Apply, Clock, Key, Keys, ManualClock, MemoryStore, Prefix, Timestamp};
 use lockkeeper::redis::{RedisConfig, RedisStore, fence_key};
 use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_available};
 
@@ -32,12 +34,36 @@ pub enum Plant {
     FenceGone,
 }
 
+/// What a majority of stores asks of each.
+pub trait FenceStore: Send + Sync {
+    /// Applies a [`RaiseFence`].
+    fn raise_fence<'a>(
+        &'a self,
+        at: &'a Keys,
+        decision: RaiseFence,
+        within: Duration,
+    ) -> StoreFuture<'a, RaiseFenceReply>;
+}
+
+impl<S: Apply<RaiseFence>> FenceStore for S {
+    fn raise_fence<'a>(
+        &'a self,
+        at: &'a Keys,
+        decision: RaiseFence,
+        within: Duration,
+    ) -> StoreFuture<'a, RaiseFenceReply> {
+        Box::pin(self.apply(at, decision, within))
+    }
+}
+
 /// A store under a clock that a test steps.
 pub trait Arm: Send + Sync {
     /// For messages.
     fn name(&self) -> String;
     /// The store.
     fn store(&self) -> &dyn LockStore;
+    /// The same store, for what only majorities ask of it.
+    fn fences(&self) -> &dyn FenceStore;
     /// Lets time pass, for the store and its server.
     fn advance(&self, by: Duration);
     /// Sets the server's clock back, which its clients do not notice.
@@ -67,6 +93,10 @@ impl Arm for MemoryArm {
     }
 
     fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn fences(&self) -> &dyn FenceStore {
         &self.store
     }
 
@@ -154,6 +184,10 @@ impl Arm for SteppedRedis {
     }
 
     fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn fences(&self) -> &dyn FenceStore {
         &self.store
     }
 
