@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockkeeper::redis::RedisConfig;
+use lockkeeper::redis::{QuorumConfig, RedisConfig};
 use lockkeeper::{Keeper, KeeperBuilder};
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ const CLOSE_BOUND: Duration = Duration::from_secs(2);
 /// Options of every command.
 #[derive(Clone, Default, clap::Args)]
 pub struct Common {
-    /// The server: redis://, rediss:// (TLS) or unix:///path.
+    /// The server: redis://, rediss:// (TLS) or unix:///path; or independent ones: redis+quorum://host,host,host.
     ///
     /// Without it, the environment's LOCKKEEPER_URL counts, then REDIS_URL. Other users of this machine can read
     /// command lines, so put a password into the environment rather than here.
@@ -84,12 +84,23 @@ impl Common {
             )
             .into());
         }
-        let config = RedisConfig::from_url(&url)?;
-        Ok(Keeper::builder().redis(match &self.ca {
+        let certificate = match &self.ca {
             Some(file) => {
                 let unreadable = |error| Failure::usage(format!("--ca {}: {error}", file.display()));
-                config.root_certificate(std::fs::read(file).map_err(unreadable)?)
+                Some(std::fs::read(file).map_err(unreadable)?)
             }
+            None => None,
+        };
+        if url.starts_with("redis+quorum:") || url.starts_with("rediss+quorum:") {
+            let config = QuorumConfig::from_url(&url)?;
+            return Ok(Keeper::builder().quorum(match certificate {
+                Some(pem) => config.root_certificate(&pem),
+                None => config,
+            }));
+        }
+        let config = RedisConfig::from_url(&url)?;
+        Ok(Keeper::builder().redis(match certificate {
+            Some(pem) => config.root_certificate(pem),
             None => config,
         }))
     }

@@ -7,6 +7,7 @@ mod facts;
 mod finding;
 mod keys;
 mod limits;
+mod majority;
 mod permissions;
 mod persistence;
 mod print;
@@ -59,7 +60,10 @@ pub async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     }
     let prefix = Prefix::new(&args.prefix)?;
-    let keeper = common.builder()?.prefix(prefix.as_bytes())?.connect().await?;
+    // A majority is examined whatever its servers say; of one server there is nothing to say when it is away.
+    let builder = common.builder()?.prefix(prefix.as_bytes())?;
+    let is_majority = url.starts_with("redis+quorum:") || url.starts_with("rediss+quorum:");
+    let keeper = if is_majority { builder.lazy() } else { builder }.connect().await?;
     let (user, limit_prefix) = (args.user.as_deref(), &args.limit_prefix);
     let patient = Patient { url: &url, keeper: &keeper, prefix: &prefix, limit_prefix, user };
     let report = patient.examine().await;
@@ -78,6 +82,9 @@ struct Patient<'a> {
 
 impl Patient<'_> {
     async fn examine(&self) -> anyhow::Result<Report> {
+        if let Some(store) = self.keeper.quorum_store() {
+            return Ok(majority::examine(self.keeper, store).await);
+        }
         let Some(store) = self.keeper.redis_store() else { anyhow::bail!("the store is not a Redis server") };
         let info = store.server_info(facts::LOOK).await?;
         let health = self.keeper.health().await;

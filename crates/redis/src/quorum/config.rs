@@ -122,6 +122,13 @@ impl QuorumConfig {
         self
     }
 
+    /// Trusts this certificate authority (PEM) instead of the system's, for `rediss+quorum://`.
+    #[must_use]
+    pub fn root_certificate(mut self, pem: &[u8]) -> Self {
+        self.nodes = self.nodes.into_iter().map(|node| node.root_certificate(pem)).collect();
+        self
+    }
+
     /// The servers.
     pub fn nodes(&self) -> &[RedisConfig] {
         &self.nodes

@@ -156,6 +156,11 @@ impl QuorumStore {
         self.shared.rule.max_lease
     }
 
+    /// Whoever configured it says that every server keeps every write.
+    pub fn is_persistent(&self) -> bool {
+        self.shared.rule.persistent
+    }
+
     /// Guards have fences.
     pub fn has_fences(&self) -> bool {
         self.shared.fences
