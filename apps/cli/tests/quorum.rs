@@ -78,9 +78,10 @@ fn locks_are_run_under_listed_shown_and_released() {
     lockkeeper(&url, &["run", "--wait", "0s", "a", "--", "true"]).must(75, &[]);
     let shown = lockkeeper(&url, &["show", "a", "--json"]).text;
     let id = shown.split("\"holder_id\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
-    lockkeeper(&url, &["release", "a", "--force", "--holder", &id, "--yes"]).must(0, &[]);
+    lockkeeper(&url, &["release", "a", "--force", "--holder-id", &id, "--yes"]).must(0, &[]);
     lockkeeper(&url, &["show", "a"]).must(0, &["is free"]);
-    lockkeeper(&url, &["limit", "peek", "l", "u"]).must(64, &[]);
+    let limited = lockkeeper(&url, &["limit", "check", "l", "u", "--limit", "1/s"]);
+    assert!(limited.code != Some(0) && limited.text.contains("has locks only"), "{}", limited.text);
 }
 
 #[test]

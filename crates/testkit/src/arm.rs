@@ -3,6 +3,7 @@
 
 mod once;
 mod permits;
+mod quorum;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_
 
 pub use self::once::{OnceArm, OnceKept, OncePlant, OnceStore, once_key};
 pub use self::permits::{PermitArm, PermitPlant, PermitStore};
+pub use self::quorum::SteppedQuorum;
 
 /// What a foreign client may leave behind.
 #[derive(Clone, Debug)]
@@ -173,8 +175,7 @@ impl SteppedRedis {
     }
 
     pub(crate) fn command(&self, parts: &[&[u8]]) {
-        let reply = self.server.command_bytes(parts).expect("a reply");
-        assert!(!reply.is_error(), "{reply:?}");
+        command(&self.server, parts);
     }
 }
 
@@ -202,31 +203,41 @@ impl Arm for SteppedRedis {
     }
 
     fn plant(&self, key: &Key, plant: &Plant) {
-        let (main, fence) = (key.as_bytes(), fence_key(key));
-        match plant {
-            Plant::MainList => {
-                self.command(&[b"DEL", main]);
-                self.command(&[b"RPUSH", main, b"x"]);
-            }
-            Plant::MainText(text, None) => self.command(&[b"SET", main, text]),
-            Plant::MainText(text, Some(ttl)) => {
-                self.command(&[b"SET", main, text, b"PX", ttl.to_string().as_bytes()]);
-            }
-            Plant::MainGone => self.command(&[b"DEL", main]),
-            Plant::FenceList => {
-                self.command(&[b"DEL", &fence]);
-                self.command(&[b"RPUSH", &fence, b"x"]);
-            }
-            // What is no fence has no expiry in the model.
-            Plant::FenceText(text) if lockkeeper::core::lock::parse_fence(text).is_none() => {
-                self.command(&[b"SET", &fence, text]);
-            }
-            Plant::FenceText(text) => {
-                self.command(&[b"SET", &fence, text, b"PX", DAY_MS.to_string().as_bytes()]);
-            }
-            Plant::FenceGone => self.command(&[b"DEL", &fence]),
-        }
+        plant_at(&self.server, key, plant);
     }
+}
+
+/// Does at one server what a foreign client might.
+fn plant_at(server: &RedisServer, key: &Key, plant: &Plant) {
+    let (main, fence) = (key.as_bytes(), fence_key(key));
+    match plant {
+        Plant::MainList => {
+            command(server, &[b"DEL", main]);
+            command(server, &[b"RPUSH", main, b"x"]);
+        }
+        Plant::MainText(text, None) => command(server, &[b"SET", main, text]),
+        Plant::MainText(text, Some(ttl)) => {
+            command(server, &[b"SET", main, text, b"PX", ttl.to_string().as_bytes()]);
+        }
+        Plant::MainGone => command(server, &[b"DEL", main]),
+        Plant::FenceList => {
+            command(server, &[b"DEL", &fence]);
+            command(server, &[b"RPUSH", &fence, b"x"]);
+        }
+        // What is no fence has no expiry in the model.
+        Plant::FenceText(text) if lockkeeper::core::lock::parse_fence(text).is_none() => {
+            command(server, &[b"SET", &fence, text]);
+        }
+        Plant::FenceText(text) => {
+            command(server, &[b"SET", &fence, text, b"PX", DAY_MS.to_string().as_bytes()]);
+        }
+        Plant::FenceGone => command(server, &[b"DEL", &fence]),
+    }
+}
+
+fn command(server: &RedisServer, parts: &[&[u8]]) {
+    let reply = server.command_bytes(parts).expect("a reply");
+    assert!(!reply.is_error(), "{reply:?}");
 }
 
 /// The lock key of `name` under `lock:`.

@@ -1,7 +1,7 @@
 //! Every store obeys the contract, and every store answers what the model answers.
 
 use lockkeeper_faults::ServerKind;
-use lockkeeper_testkit::arm::{MemoryArm, SteppedRedis};
+use lockkeeper_testkit::arm::{MemoryArm, SteppedQuorum, SteppedRedis};
 use lockkeeper_testkit::{conformance, differential, runs};
 use proptest::strategy::{Strategy, ValueTree};
 
@@ -21,6 +21,15 @@ async fn redis_6_2_and_valkey_obey_the_contract() {
         if let Some(arm) = SteppedRedis::start(kind).await {
             conformance::all(&arm).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn a_majority_of_five_obeys_the_contract() {
+    // The contract asks for leases of a year.
+    let year = std::time::Duration::from_secs(365 * 24 * 3600);
+    if let Some(arm) = SteppedQuorum::start(ServerKind::Redis62, 5, year).await {
+        conformance::all(&arm).await;
     }
 }
 

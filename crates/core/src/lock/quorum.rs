@@ -100,11 +100,18 @@ pub fn validity(lease: Lease, elapsed: Duration) -> Option<Duration> {
     length.checked_sub(elapsed)?.checked_sub(drift).filter(|left| !left.is_zero())
 }
 
-/// The fence of a grant by a majority whose members answered `firsts`: the greatest. And how many of them are that far
-/// already; it is a fence only once a majority is.
-pub fn greatest(firsts: impl Iterator<Item = Fence> + Clone) -> (Fence, usize) {
-    let greatest = firsts.clone().max().unwrap_or(Fence::NONE);
-    (greatest, firsts.filter(|first| *first == greatest).count())
+impl Majority {
+    /// The fence of a grant by servers that answered `firsts`, and how many of them are that far already: it is a fence only
+    /// once a majority is.
+    ///
+    /// It is the greatest of the smallest answers that make a majority. Greater than every earlier fence, because one of
+    /// these servers has had that one; and no greater than needed, so that servers that agree have nothing to be told.
+    /// `None`: fewer than a majority answered.
+    pub fn fence(self, mut firsts: Vec<Fence>) -> Option<(Fence, usize)> {
+        firsts.sort_unstable();
+        let fence = *firsts.get(self.needed() - 1)?;
+        Some((fence, firsts.iter().filter(|first| **first >= fence).count()))
+    }
 }
 
 /// What a server's marker says: under which of its runs nothing that was promised is forgotten, and to whom that
@@ -237,6 +244,36 @@ mod tests {
             prop_assert_eq!(majority.count(yes, open), expected);
         }
 
+        /// Servers with numbers of their own; majority after majority, each written back to a majority.
+        #[test]
+        fn fences_grow_over_every_history_of_majorities(
+            nodes in 2usize..=7,
+            history in prop::collection::vec((any::<u64>(), prop::collection::vec(0u64..50, 7)), 1..40),
+        ) {
+            let majority = Majority::of(nodes).unwrap();
+            let (mut kept, mut last) = (vec![0u64; nodes], 0);
+            for (seed, ahead) in history {
+                let mut order: Vec<usize> = (0..nodes).collect();
+                order.sort_by_key(|node| seed.rotate_left(*node as u32 * 9) ^ (*node as u64 * 0x9e37_79b9));
+                let granted = &order[..majority.needed() + (seed as usize % (nodes - majority.needed() + 1))];
+                for node in granted {
+                    kept[*node] += 1 + ahead[*node];
+                }
+                let firsts = granted.iter().map(|node| Fence::new(kept[*node])).collect();
+                let (fence, mut told) = majority.fence(firsts).unwrap();
+                // Told one after another, and no more of them than a majority.
+                for node in granted.iter().filter(|node| kept[**node] < fence.get()).copied().collect::<Vec<_>>() {
+                    if !majority.is_reached(told) {
+                        kept[node] = fence.get();
+                        told += 1;
+                    }
+                }
+                prop_assert!(majority.is_reached(told));
+                prop_assert!(fence.get() > last, "{fence} after {last}");
+                last = fence.get();
+            }
+        }
+
         #[test]
         fn validity_is_the_deadline_seen_from_the_other_end(ms in 10u64..10_000_000, elapsed_us in 0u64..20_000_000_000) {
             let lease = Lease::new(Duration::from_millis(ms)).unwrap();
@@ -278,7 +315,12 @@ mod tests {
     #[test]
     fn a_maximum_is_no_fence_before_a_majority_has_it() {
         let fences = [7, 9, 9, 3].map(Fence::new);
-        assert_eq!(greatest(fences.iter().copied()), (Fence::new(9), 2));
+        let of_five = Majority::of(5).unwrap();
+        assert_eq!(of_five.fence(fences.to_vec()), Some((Fence::new(9), 2)));
+        assert_eq!(of_five.fence(vec![Fence::new(7); 2]), None);
+        // Three agree, and two are ahead of them: nobody has to be told.
+        let agreed = [7, 7, 7, 9, 9].map(Fence::new).to_vec();
+        assert_eq!(of_five.fence(agreed), Some((Fence::new(7), 5)));
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub mod idempotency {}
 #[doc = include_str!("fencing.md")]
 pub mod fencing {}
 
+#[doc = include_str!("quorum.md")]
+pub mod quorum {}
+
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 

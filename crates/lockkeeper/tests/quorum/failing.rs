@@ -98,9 +98,10 @@ async fn a_try_that_failed_leaves_nothing_at_a_server_that_was_slow() {
         proxy.hold_replies();
     }
     let lock = keeper.lock("a").unwrap().lease(secs(20)).no_renewal();
-    let error = lock.try_acquire().await.expect_err("one answer of three");
+    let trying = tokio::spawn(async move { lock.try_acquire().await });
+    until("it is taken there, and the answer is on its way", SOON, async || three.holds("a")[1]).await;
+    let error = trying.await.unwrap().expect_err("one answer of three");
     assert!(error.is_transient(), "{error}");
-    assert!(three.holds("a")[1], "it was taken there, and the answer is on its way");
     for proxy in &three.proxies[1..] {
         proxy.release();
     }

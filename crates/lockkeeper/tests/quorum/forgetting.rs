@@ -1,6 +1,8 @@
 //! Servers that were restarted empty.
 
+use lockkeeper::Keeper;
 use lockkeeper::redis::NodeStanding;
+use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_available};
 use lockkeeper_testkit::wait::until;
 
 use crate::five::{Servers, stands, try_take, votes};
@@ -10,7 +12,7 @@ use crate::support::{SOON, command, ms, secs};
 async fn a_new_majority_waits_or_is_opened() {
     let Some(three) = Servers::start(3) else { return };
     let url = three.url("max_lease=1500ms");
-    let keeper = lockkeeper::Keeper::connect(&url).await.unwrap();
+    let keeper = Keeper::connect(&url).await.unwrap();
     let lock = keeper.lock("a").unwrap().lease(secs(1)).no_renewal();
     let error = lock.try_acquire().await.expect_err("nobody votes yet").to_string();
     assert!(error.contains("0 of 3 servers vote") && error.contains("abstains for"), "{error}");
@@ -80,4 +82,30 @@ async fn where_every_write_is_kept_a_server_that_has_its_marker_votes_at_once() 
     // What its disk would have given back.
     command(&three.servers[0], &["SET", "~quorum", &marker]);
     votes(&keeper, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_jumps_forward_at_one_server_costs_its_vote_and_a_renewal_takes_it_again() {
+    if !available(ServerKind::Redis62) || !faketime_available() {
+        return;
+    }
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let start =
+        |clock: &FakeClock| RedisServer::builder().kind(ServerKind::Redis62).faketime(clock).start().unwrap();
+    let clocks: Vec<_> = (0..5).map(|_| FakeClock::new(wall.as_micros() as u64).unwrap()).collect();
+    let servers: Vec<_> = clocks.iter().map(start).collect();
+    let places: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    let keeper = Keeper::connect(&format!("redis+quorum://{}", places.join(","))).await.unwrap();
+    keeper.quorum_store().unwrap().init(false).await.unwrap();
+
+    let guard = keeper.lock("a").unwrap().lease(secs(3)).try_acquire().await.unwrap().or_busy().unwrap();
+    let token = |server: &RedisServer| command(server, &["GET", "lock:a"]).as_str().map(str::to_owned);
+    until("all five have it", SOON, async || servers.iter().all(|server| token(server).is_some())).await;
+    clocks[0].advance(secs(3600)).unwrap();
+    assert_eq!(token(&servers[0]), None, "it has ended there");
+    assert!(guard.is_valid() && try_take(&keeper, "a", secs(1)).await.is_none());
+    until("a renewal has taken it again", SOON, async || token(&servers[0]) == token(&servers[1])).await;
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    until("it is nowhere", SOON, async || servers.iter().all(|server| token(server).is_none())).await;
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::lock::{OwnerToken, Release};
-use lockkeeper_core::{Apply, Keys, Timestamp, Uptime};
+use lockkeeper_core::{Apply, ErrorKind, Keys, Timestamp, Uptime};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -44,6 +44,8 @@ impl Leaving {
                     None => return,
                     Some(until) => until.since(answer.at) + Duration::from_millis(1),
                 },
+                // Something else is under the key: nothing of ours.
+                Err(error) if error.kind() == ErrorKind::WrongType => return,
                 Err(error) => {
                     tracing::debug!(key = %keys, %error, "giving back at one server goes on");
                     let jittered = pause.mul_f64(rand::random_range(0.5..1.0));

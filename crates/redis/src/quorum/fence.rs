@@ -3,13 +3,12 @@
 //! Each server has numbers of its own, so the greatest of a majority's answers is no fence yet: the next majority may share
 //! with this one only servers that gave smaller ones. It becomes one when a majority *has* it. Two things see to that:
 //! every request proposes a number a little ahead of all clocks, on which servers usually agree at once; and where they
-//! did not, the greatest is written back to the others, to all at the same time.
+//! did not, the number is written back to those that are behind it, to all at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lockkeeper_core::lock::quorum::greatest;
 use lockkeeper_core::lock::{Fence, OwnerToken, RaiseFence, RaiseFenceReply};
 use lockkeeper_core::{Keys, Timestamp};
 
@@ -29,7 +28,7 @@ impl Shared {
         latest.map_or(seen, |now| seen.max(now.after(AHEAD).as_micros()))
     }
 
-    /// Makes the greatest of `firsts` known to a majority. `None`: too few could be told.
+    /// Makes the fence that `firsts` give known to a majority. `None`: too few could be told.
     pub(super) async fn agree(
         self: &Arc<Self>,
         lane: Lane,
@@ -40,7 +39,7 @@ impl Shared {
         roll: &Roll,
         within: Duration,
     ) -> Option<Fence> {
-        let (fence, mut told) = greatest(firsts.iter().map(|(_, first)| *first));
+        let (fence, mut told) = self.majority.fence(firsts.iter().map(|(_, first)| *first).collect())?;
         if self.majority.is_reached(told) {
             return Some(fence);
         }
@@ -48,7 +47,7 @@ impl Shared {
         let raise = RaiseFence { token: token.clone(), to, not_after: Timestamp::MAX };
         let mut flight: Flight<RaiseFenceReply> = firsts
             .iter()
-            .filter(|(_, first)| *first != fence)
+            .filter(|(_, first)| *first < fence)
             .map(|(node, _)| {
                 let run = roll.runs.get(*node).cloned().flatten();
                 self.send(lane, *node, at, raise.clone(), within, run)
