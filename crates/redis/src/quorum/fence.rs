@@ -20,6 +20,15 @@ use crate::node::Lane;
 /// How far ahead of the servers' clocks a number is proposed: what a request takes to get there, with room.
 const AHEAD: Duration = Duration::from_millis(2);
 
+/// What servers have granted.
+pub(super) struct Granted<'a> {
+    pub(super) token: &'a OwnerToken,
+    /// The first number that each gave.
+    pub(super) firsts: &'a [(usize, Fence)],
+    /// How many numbers each has reserved.
+    pub(super) block: u64,
+}
+
 impl Shared {
     /// What to say was seen, so that all servers answer the same number if nothing greater is there.
     pub(super) fn propose(&self, roll: &Roll, seen: u64) -> u64 {
@@ -33,12 +42,11 @@ impl Shared {
         self: &Arc<Self>,
         lane: Lane,
         at: &Keys,
-        token: &OwnerToken,
-        firsts: &[(usize, Fence)],
-        block: u64,
+        granted: Granted<'_>,
         roll: &Roll,
         within: Duration,
     ) -> Option<Fence> {
+        let Granted { token, firsts, block } = granted;
         let (fence, mut told) = self.majority.fence(firsts.iter().map(|(_, first)| *first).collect())?;
         if self.majority.is_reached(told) {
             return Some(fence);

@@ -13,6 +13,7 @@ use lockkeeper_core::{Answer, Apply, Error, ErrorKind, Keys, Uptime};
 use tokio::runtime::Handle;
 
 use super::back::Leaving;
+use super::fence::Granted;
 use super::ledger::Nodes;
 use super::roll::Roll;
 use super::votes::{Effect, Flight, Result1, most_telling};
@@ -294,7 +295,10 @@ impl Shared {
             flying.note(answer, &mut said);
         }
         let fence = match self.fences {
-            true => self.agree(lane, at, &flying.token, &said.firsts, block, roll, limit).await,
+            true => {
+                let granted = Granted { token: &flying.token, firsts: &said.firsts, block };
+                self.agree(lane, at, granted, roll, limit).await
+            }
             false => Some(Fence::NONE),
         };
         let Some(fence) = fence else {
