@@ -13,6 +13,7 @@ use crate::exit::{self, USAGE};
 use crate::limit::{self, LimitArgs};
 use crate::ls::{self, LsArgs};
 use crate::once::{self, OnceArgs};
+use crate::quorum::{self, QuorumArgs};
 use crate::release::{self, ReleaseArgs};
 use crate::run::command::{self, RunArgs};
 use crate::show::{self, ShowArgs};
@@ -58,6 +59,7 @@ enum Command {
     Release(ReleaseArgs),
     Limit(LimitArgs),
     Once(OnceArgs),
+    Quorum(QuorumArgs),
     Doctor(DoctorArgs),
     Demo(DemoArgs),
 }
@@ -84,6 +86,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Release(args) => block_on(release::run(args, common)),
         Command::Limit(args) => block_on(limit::run(args, common)),
         Command::Once(args) => block_on(once::run(args, common)),
+        Command::Quorum(args) => block_on(quorum::run(args, common)),
         Command::Doctor(args) => block_on(doctor::run(args, common)),
         Command::Demo(args) => demo::start(args, common),
     }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use lockkeeper::redis::RedisConfig;
+use lockkeeper::redis::{QuorumConfig, RedisConfig};
 use lockkeeper::{Keeper, KeeperBuilder};
 use serde::Serialize;
 
@@ -18,8 +18,8 @@ const CLOSE_BOUND: Duration = Duration::from_secs(2);
 /// Options of every command.
 #[derive(Clone, Default, clap::Args)]
 pub struct Common {
-    /// The server: redis://, rediss:// (TLS), unix:///path, redis+sentinel://host,host/service, or a cluster:
-    /// redis+cluster://seed1,seed2.
+    /// The server: redis://, rediss:// (TLS), unix:///path; redis+sentinel://host,host/service; a cluster:
+    /// redis+cluster://seed1,seed2; or a majority of independent ones: redis+quorum://host,host,host.
     ///
     /// Without it, the environment's LOCKKEEPER_URL counts, then REDIS_URL. Other users of this machine can read
     /// command lines, so put a password into the environment rather than here.
@@ -96,6 +96,10 @@ impl Common {
     /// # Errors
     /// The URL is malformed; the certificates are.
     pub fn builder_for(&self, url: &str) -> anyhow::Result<KeeperBuilder> {
+        if is_majority(url) {
+            let config = QuorumConfig::from_url(url)?.try_each(|node| self.tls.apply(node))?;
+            return Ok(Keeper::builder().quorum(config));
+        }
         let builder = Keeper::builder().redis(self.tls.apply(RedisConfig::from_url(url)?)?);
         Ok(if self.without_scripts { builder.without_scripts() } else { builder })
     }
@@ -227,4 +231,9 @@ mod tests {
         assert_eq!((text_of(b"a\xff"), hex_of(b"a\xff").as_deref()), ("a\\xff".to_owned(), Some("61ff")));
         assert_eq!((text_of("é\n".as_bytes()), hex_of(b"e")), ("é\n".to_owned(), None));
     }
+}
+
+/// The URL names a majority of independent servers.
+pub fn is_majority(url: &str) -> bool {
+    url.starts_with("redis+quorum:") || url.starts_with("rediss+quorum:")
 }

@@ -9,6 +9,7 @@ pub mod exit;
 mod limit;
 mod ls;
 mod once;
+mod quorum;
 mod release;
 pub mod run;
 mod show;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockkeeper::core::key::Escaped;
 use lockkeeper::core::lock::{Inspection, MAX_PRESENT};
-use lockkeeper::{Holder, Keeper};
+use lockkeeper::{Holder, Keeper, Key, Prefix};
 use serde::Serialize;
 
 use crate::common::{self, Common, Namespace, bytes_of};
@@ -48,14 +48,32 @@ pub(crate) async fn run(args: ShowArgs, common: &Common) -> anyhow::Result<ExitC
     let name = bytes_of(&args.key, "the key")?;
     let keeper = common.connect(&args.namespace).await?;
     let seen = keeper.inspect(name).await;
+    let partly = held_partly(&keeper, name, seen.as_ref().ok()).await;
     common::close(&keeper).await;
     let (key, seen) = (full_key(&keeper, name), seen?);
     if common.json {
         common::print_json(&report(&key, &seen))?;
     } else {
         common::print(&text(&key, &seen))?;
+        for line in partly {
+            common::print(&line)?;
+        }
     }
     Ok(if seen.wrong_type { ExitCode::from(NOT_A_LOCK) } else { ExitCode::SUCCESS })
+}
+
+/// Servers of a majority that keep a lock which too few keep for it to be held: what is left of a try, or of a holder whose
+/// lease has ended elsewhere.
+async fn held_partly(keeper: &Keeper, name: &[u8], seen: Option<&Inspection>) -> Vec<String> {
+    let (Some(store), Some(None)) = (keeper.quorum_store(), seen.map(|seen| &seen.holder)) else {
+        return vec![];
+    };
+    let key = Prefix::new(keeper.prefix()).and_then(|prefix| Key::new(&prefix, name));
+    let Ok(key) = key else { return vec![] };
+    let each = store.inspect_each(&key, store.response_timeout()).await.unwrap_or_default();
+    let held = each.into_iter().filter_map(|(address, seen)| Some((address, seen.holder?, seen.remaining)));
+    held.map(|(address, holder, left)| format!("  at {address} only: {holder}, {}", remaining(left)))
+        .collect()
 }
 
 /// The key on the server.

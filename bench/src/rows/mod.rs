@@ -24,6 +24,7 @@ mod newcomer;
 mod once_one_task;
 mod once_replay;
 mod one_task;
+mod quorum;
 
 use anyhow::Result;
 
@@ -59,6 +60,7 @@ pub(crate) const ALL: &[Kind] = &[
     Kind { name: "limit-server-memory", measure: limit_server_memory::measure },
     Kind { name: "limit-circuit", measure: limit_circuit::measure },
     Kind { name: "limit-denied", measure: limit_denied::measure },
+    Kind { name: "quorum", measure: quorum::measure },
     Kind { name: "once-one-task", measure: once_one_task::measure },
     Kind { name: "once-replay", measure: once_replay::measure },
     Kind { name: "failover", measure: failover::measure },

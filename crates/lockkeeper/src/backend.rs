@@ -13,14 +13,35 @@ use lockkeeper_core::lock::{
 use lockkeeper_core::memory::InMemory;
 use lockkeeper_core::{Answer, Apply, Decision, Error, ErrorKind, Keys, MemoryStore, Timestamp};
 use lockkeeper_redis::port::Port;
-use lockkeeper_redis::{Lane, RedisStore};
+use lockkeeper_redis::{Lane, QuorumStore, QuorumWatcher, RedisStore, Watcher};
 
 /// Where locks live.
 #[derive(Clone)]
 pub(crate) enum Backend {
     Memory(MemoryStore),
     Redis(Lanes),
+    /// A majority of independent servers.
+    Quorum(QuorumStore),
     Other(Arc<dyn LockStore>),
+}
+
+/// What a majority of independent servers cannot do safely: they have no single place where a count or a record would be
+/// right.
+const LOCKS_ONLY: &str = "a majority of independent servers has locks only: no limits, records or permits";
+
+/// Is told of changes, by one server or by several.
+pub(crate) enum AnyWatcher {
+    One(Watcher),
+    Quorum(QuorumWatcher),
+}
+
+impl AnyWatcher {
+    pub(crate) async fn changed(&self) {
+        match self {
+            Self::One(watcher) => watcher.changed().await,
+            Self::Quorum(watcher) => watcher.changed().await,
+        }
+    }
 }
 
 /// A store's three connections. Kept apart, so that no command has to clone a handle.
@@ -45,6 +66,13 @@ pub(crate) trait LeaseDecision: Decision<State: InMemory> {
         at: &Keys,
         within: Duration,
     ) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send;
+    fn on_quorum(
+        self,
+        store: &QuorumStore,
+        lane: Lane,
+        at: &Keys,
+        within: Duration,
+    ) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send;
     fn on_other<'a>(
         self,
         store: &'a dyn LockStore,
@@ -58,6 +86,9 @@ macro_rules! lock_decisions {
         impl LeaseDecision for $decision {
             fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
                 store.apply(at, self, within)
+            }
+            async fn on_quorum(self, store: &QuorumStore, lane: Lane, at: &Keys, within: Duration) -> Result<Answer<Self::Reply>, Error> {
+                store.on(lane).apply(at, self, within).await
             }
             fn on_other<'a>(self, store: &'a dyn LockStore, at: &'a Keys, within: Duration) -> StoreFuture<'a, Self::Reply> {
                 store.$method(at, self, within)
@@ -82,6 +113,9 @@ macro_rules! own_decisions {
         impl LeaseDecision for $decision {
             fn on_redis(self, store: &RedisStore, at: &Keys, within: Duration) -> impl Future<Output = Result<Answer<Self::Reply>, Error>> + Send {
                 store.apply(at, self, within)
+            }
+            async fn on_quorum(self, _: &QuorumStore, _: Lane, at: &Keys, _: Duration) -> Result<Answer<Self::Reply>, Error> {
+                Err(Error::new(ErrorKind::Unsupported, Self::NAME, LOCKS_ONLY).with_key(at))
             }
             fn on_other<'a>(self, _: &'a dyn LockStore, at: &'a Keys, _: Duration) -> StoreFuture<'a, Self::Reply> {
                 let refused = Error::new(ErrorKind::Unsupported, Self::NAME, "this store keeps locks only");
@@ -127,6 +161,7 @@ impl Backend {
         match self {
             Self::Memory(store) => store.apply_now(at, decision, within),
             Self::Redis(lanes) => decision.on_redis(lanes.on(Lane::Command), at, within).await,
+            Self::Quorum(_) => Err(Error::new(ErrorKind::Unsupported, D::NAME, LOCKS_ONLY)),
             Self::Other(_) => Err(Error::new(ErrorKind::Unsupported, D::NAME, "this store has locks only")),
         }
     }
@@ -158,6 +193,7 @@ impl Backend {
         match self {
             Self::Memory(store) => store.apply_now(at, decision, within),
             Self::Redis(lanes) => decision.on_redis(lanes.on(lane), at, within).await,
+            Self::Quorum(store) => decision.on_quorum(store, lane, at, within).await,
             Self::Other(store) => decision.on_other(&**store, at, within).await,
         }
     }
@@ -204,7 +240,62 @@ impl Backend {
         match self {
             Self::Memory(store) => Some(store.now()),
             Self::Redis(lanes) => Some(lanes.on(Lane::Command).server_now_at(at)),
-            Self::Other(_) => None,
+            // No server's clock is that of a majority. What is in doubt at which server is its own concern.
+            Self::Quorum(_) | Self::Other(_) => None,
+        }
+    }
+
+    /// Fails where the store has locks only.
+    pub(crate) fn check_more_than_locks(&self, operation: &'static str) -> Result<(), Error> {
+        let why = match self {
+            Self::Memory(_) | Self::Redis(_) => return Ok(()),
+            Self::Quorum(_) => LOCKS_ONLY,
+            Self::Other(_) => "this store has locks only",
+        };
+        Err(Error::new(ErrorKind::Unsupported, operation, why))
+    }
+
+    /// Fails where permits cannot be counted. (A store of somebody else says so when it is asked.)
+    pub(crate) fn check_permits(&self) -> Result<(), Error> {
+        match self {
+            Self::Quorum(_) => self.check_more_than_locks("concurrency"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Is told of changes of `keys` by the waiting connections, where there are any.
+    pub(crate) fn watcher(&self, keys: &Keys) -> Option<AnyWatcher> {
+        match self {
+            Self::Redis(lanes) => lanes.on(Lane::Waiting).watcher(keys).map(AnyWatcher::One),
+            Self::Quorum(store) => Some(AnyWatcher::Quorum(store.watcher(keys))),
+            Self::Memory(_) | Self::Other(_) => None,
+        }
+    }
+
+    /// Whether changes of `keys` are told at the moment, and whether the server refused to tell them.
+    pub(crate) fn hearing(&self, keys: &Keys) -> Option<(bool, bool)> {
+        match self {
+            Self::Redis(lanes) => {
+                let waiting = lanes.on(Lane::Waiting);
+                Some((waiting.hears_changes(keys), waiting.may_not_hear()))
+            }
+            Self::Quorum(store) => Some((store.hears_changes(keys), store.may_not_hear())),
+            Self::Memory(_) | Self::Other(_) => None,
+        }
+    }
+
+    /// Servers at which something is being given back, beside what the keeper gives back.
+    pub(crate) fn giving_back(&self) -> usize {
+        match self {
+            Self::Quorum(store) => store.giving_back(),
+            _ => 0,
+        }
+    }
+
+    /// Waits until nothing of that is left.
+    pub(crate) async fn given_back(&self) {
+        if let Self::Quorum(store) = self {
+            store.given_back().await;
         }
     }
 
@@ -212,7 +303,7 @@ impl Backend {
     pub(crate) fn term(&self, at: &Keys) -> u64 {
         match self {
             Self::Redis(lanes) => lanes.on(Lane::Command).term(at),
-            Self::Memory(_) | Self::Other(_) => 0,
+            Self::Memory(_) | Self::Quorum(_) | Self::Other(_) => 0,
         }
     }
 
@@ -221,6 +312,7 @@ impl Backend {
         match self {
             Self::Memory(_) => "memory",
             Self::Redis(_) => "redis",
+            Self::Quorum(_) => "quorum",
             Self::Other(_) => "other",
         }
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::{Durability, Identity, LockStore};
 use lockkeeper_core::{Clock, Error, MemoryStore, Prefix};
-use lockkeeper_redis::{DEFAULT_RESPONSE_TIMEOUT, Lane, MAX_RESPONSE_TIMEOUT, RedisConfig, RedisStore};
+use lockkeeper_redis::{
+    DEFAULT_RESPONSE_TIMEOUT, Lane, MAX_RESPONSE_TIMEOUT, QuorumConfig, QuorumStore, RedisConfig, RedisStore,
+};
 
 use crate::backend::{Backend, Lanes};
 use crate::background::{Background, Context, Place};
@@ -46,6 +48,7 @@ enum Chosen {
     #[default]
     Memory,
     Redis(Box<RedisConfig>),
+    Quorum(QuorumConfig),
     Ready(Backend),
 }
 
@@ -60,6 +63,9 @@ impl KeeperBuilder {
             url if url.starts_with("memory:") => {
                 Err(Error::bad_argument("url", "`memory://` takes nothing after it"))
             }
+            url if url.starts_with("redis+quorum:") || url.starts_with("rediss+quorum:") => {
+                Ok(self.quorum(QuorumConfig::from_url(url)?))
+            }
             url => Ok(self.redis(RedisConfig::from_url(url)?)),
         }
     }
@@ -67,6 +73,12 @@ impl KeeperBuilder {
     /// A Redis server with time-outs, credentials or certificates of your choice.
     pub fn redis(self, config: RedisConfig) -> Self {
         Self { store: Chosen::Redis(Box::new(config)), ..self }
+    }
+
+    /// A majority of independent servers, with settings of your choice: for locks only. See
+    /// [the guide](crate::guide::quorum).
+    pub fn quorum(self, config: QuorumConfig) -> Self {
+        Self { store: Chosen::Quorum(config), ..self }
     }
 
     /// A Redis store that you have, for example [on a connection of your own](lockkeeper_redis::redis1::adopt).
@@ -167,6 +179,7 @@ impl KeeperBuilder {
         let (backend, address) = store.open(&clock, self.lazy, self.response_timeout).await?;
         let response_timeout = match &backend {
             Backend::Redis(lanes) => lanes.on(Lane::Command).response_timeout(),
+            Backend::Quorum(store) => store.response_timeout(),
             _ => self.response_timeout.unwrap_or(DEFAULT_RESPONSE_TIMEOUT),
         };
         let identity = Identity::new(&host_name(), std::process::id());
@@ -222,6 +235,18 @@ impl Chosen {
             Self::Ready(backend) => {
                 let name = backend.name().to_owned();
                 return Ok((backend, name));
+            }
+            Self::Quorum(config) => {
+                let config = match response_timeout {
+                    Some(limit) => config.response_timeout(limit),
+                    None => config,
+                };
+                let address = config.address();
+                let store = match lazy {
+                    true => QuorumStore::lazy(config, clock.clone())?,
+                    false => QuorumStore::connect(config, clock.clone()).await?,
+                };
+                return Ok((Backend::Quorum(store), address));
             }
             Self::Redis(config) => match response_timeout {
                 Some(limit) => config.response_timeout(limit),

@@ -14,13 +14,13 @@ use crate::keeper::Keeper;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Health {
-    /// `memory`, `redis` or `other`.
+    /// `memory`, `redis`, `quorum` or `other`.
     pub store: &'static str,
     /// The server's address, without credentials.
     pub address: String,
     /// The time that one request took, or why there was no answer.
     pub round_trip: Result<Duration, Error>,
-    /// What the server is.
+    /// What the server is; none for a majority, see [`Keeper::quorum_store`].
     pub server: Option<Arc<ServerInfo>>,
     /// The renewal connection stands (it is made as soon as anything is held).
     pub renewal_connected: bool,
@@ -73,6 +73,10 @@ impl Keeper {
                     if answer.is_ok() { store.server_info(inner.response_timeout).await.ok() } else { None };
                 (answer, server, lanes.on(Lane::Renewal).is_connected(), store.server_ahead_us())
             }
+            Backend::Quorum(store) => {
+                let answer = store.heartbeat(inner.response_timeout).await;
+                (answer, None, store.on(Lane::Renewal).is_connected(), store.server_ahead_us())
+            }
             _ => (Ok(()), None, true, 0),
         };
         Health {
@@ -87,7 +91,7 @@ impl Keeper {
             running: inner.onces.running(),
             waiting: inner.queues.waiting() + inner.permits.waiting() + inner.onces.waiting(),
             degraded: inner.locals.degraded.load(Ordering::Relaxed),
-            giving_back: inner.background.pending(),
+            giving_back: inner.background.pending() + inner.backend.giving_back(),
         }
     }
 
@@ -112,10 +116,13 @@ impl Keeper {
         inner.queues.close();
         inner.permits.close();
         inner.onces.close();
-        let both = futures_util::future::join(inner.background.drained(), inner.purses.close());
-        let _ = tokio::time::timeout(limit, both).await;
+        let all = async {
+            futures_util::future::join(inner.background.drained(), inner.purses.close()).await;
+            inner.backend.given_back().await;
+        };
+        let _ = tokio::time::timeout(limit, all).await;
         let still_held = inner.background.lose_all();
-        let undone = inner.background.pending();
+        let undone = inner.background.pending() + inner.backend.giving_back();
         inner.background.stop(inner.clock.uptime(), Duration::ZERO);
         Closed { still_held, undone }
     }

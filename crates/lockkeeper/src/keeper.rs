@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::{Durability, Fence, Identity, KeeperName};
 use lockkeeper_core::{Clock, Error, Key, Keys, Prefix};
-use lockkeeper_redis::{Lane, RedisStore};
+use lockkeeper_redis::{Lane, QuorumStore, RedisStore};
 
 use crate::backend::Backend;
 use crate::background::Background;
@@ -83,8 +83,9 @@ impl Drop for Inner {
 }
 
 impl Keeper {
-    /// Connects: `redis://`, `rediss://`, `unix://`, `redis+sentinel://` (see the guide on [Sentinel](crate::guide::sentinel)),
-    /// `redis+cluster://` (on [clusters](crate::guide::cluster)), or `memory://` for a store inside this process.
+    /// Connects: `redis://`, `rediss://`, `unix://`; `redis+sentinel://`, `redis+cluster://` or `redis+quorum://` (see the guide on
+    /// [Sentinel](crate::guide::sentinel), [clusters](crate::guide::cluster) and [majorities](crate::guide::quorum)); or
+    /// `memory://` for a store inside this process.
     ///
     /// # Errors
     /// The URL names no server, or the server cannot be reached within 2 s or refuses.
@@ -137,6 +138,14 @@ impl Keeper {
     pub fn redis_store(&self) -> Option<&RedisStore> {
         match &self.inner.backend {
             Backend::Redis(lanes) => Some(lanes.on(Lane::Command)),
+            _ => None,
+        }
+    }
+
+    /// The majority of servers, for its status. `None` unless the keeper stands on one.
+    pub fn quorum_store(&self) -> Option<&QuorumStore> {
+        match &self.inner.backend {
+            Backend::Quorum(store) => Some(store),
             _ => None,
         }
     }

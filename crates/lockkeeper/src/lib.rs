@@ -105,7 +105,7 @@ pub use lockkeeper_core::lock::permit::{MAX_PERMITS, PermitHolder};
 pub use lockkeeper_core::lock::{Durability, Fence, Holder, Inspection, KeeperName, OwnerToken, Waiter};
 pub use lockkeeper_core::{Clock, Error, ErrorKind, Key, ManualClock, MemoryStore, Prefix, Refusal};
 pub use lockkeeper_redis as redis;
-pub use lockkeeper_redis::{Credentials, RedisConfig};
+pub use lockkeeper_redis::{Credentials, QuorumConfig, RedisConfig};
 pub use once::{
     Attempt, Begun, Completed, DEFAULT_MAX_RESULT, DEFAULT_ONCE_LEASE, DEFAULT_RETENTION, Once, OnceCursor,
     OncePage, OnceView, Replay, RunError, fingerprint,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use lockkeeper_core::lock::{Fence, Holder, Inspection, Waiter};
 use lockkeeper_core::{Error, ErrorKind, Key, Keys};
-use lockkeeper_redis::{Cursor, Lane};
+use lockkeeper_redis::{Cursor, Lane, QuorumCursor};
 
 use crate::backend::Backend;
 use crate::keeper::Keeper;
@@ -54,12 +54,14 @@ pub struct ListCursor(At);
 enum At {
     Memory(Key),
     Redis(Cursor),
+    Quorum(QuorumCursor),
 }
 
 impl Keeper {
     /// One page of the held locks under this keeper's prefix. `None` starts.
     ///
-    /// A lock that is held all the time is listed at least once, possibly twice. With an empty prefix, every string
+    /// A lock that is held all the time is listed at least once, possibly twice; at a majority, once at each server that is
+    /// looked through, if a majority has it. With an empty prefix, every string
     /// key of the database counts as a lock.
     ///
     /// # Redis
@@ -91,6 +93,14 @@ impl Keeper {
                 };
                 let (keys, next) = store.scan(&inner.prefix, from, PAGE, inner.response_timeout).await?;
                 (keys, next.map(At::Redis))
+            }
+            (Backend::Quorum(store), from) => {
+                let from = match from {
+                    Some(At::Quorum(cursor)) => Some(cursor),
+                    _ => None,
+                };
+                let (keys, next) = store.scan(&inner.prefix, from, PAGE, inner.response_timeout).await?;
+                (keys, next.map(At::Quorum))
             }
             (Backend::Other(_), _) => {
                 return Err(Error::new(ErrorKind::Unsupported, "list", "this store cannot list"));

@@ -34,6 +34,8 @@ pub(crate) struct Attempt<'a, D> {
     /// A copy was sent and not answered.
     in_doubt: Option<CallError>,
     was_late: bool,
+    /// The only run of the server that may be asked.
+    run_id: Option<&'a str>,
 }
 
 /// Over which connection it goes.
@@ -62,7 +64,24 @@ impl Way<'_> {
 impl<'a, D: Port> Attempt<'a, D> {
     /// To be answered by `ends`.
     pub(crate) fn new(lane: Lane, at: &'a Keys, decision: D, ends: Uptime) -> Self {
-        Self { lane, at, decision, ends, sent: 0, latest: None, in_doubt: None, was_late: false }
+        Self {
+            lane,
+            at,
+            decision,
+            ends,
+            sent: 0,
+            latest: None,
+            in_doubt: None,
+            was_late: false,
+            run_id: None,
+        }
+    }
+
+    /// Sends it only on a connection to this run of the server. A restart breaks the connection, so a server that may have
+    /// forgotten something is not asked.
+    pub(crate) fn of_run(mut self, run_id: &'a str) -> Self {
+        self.run_id = Some(run_id);
+        self
     }
 
     /// On the one server that there is.
@@ -90,6 +109,9 @@ impl<'a, D: Port> Attempt<'a, D> {
     ) -> Result<Step<Answer<D::Reply>>, Error> {
         let patience = self.left(node).min(manner.patience);
         let mut up = way.link(node).up(patience).await.map_err(|failure| failure.into_error(D::NAME))?;
+        if self.run_id.is_some_and(|run_id| up.info().run_id != run_id) {
+            return Err(Error::new(ErrorKind::Unreachable, D::NAME, "the server was restarted"));
+        }
         if !up.info().scripts {
             return self.send_plain(node, way.lane(), &mut up).await;
         }

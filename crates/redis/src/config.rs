@@ -10,7 +10,7 @@ use std::time::Duration;
 use lockkeeper_core::Error;
 
 use crate::tls::Tls;
-use crate::url::Target;
+use crate::url::{Places, Target};
 
 /// The longest time for one attempt to connect: TCP, TLS, authentication and probe together.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -63,14 +63,26 @@ impl RedisConfig {
     /// Names the part at fault. Never prints the password.
     pub fn from_url(url: &str) -> Result<Self, Error> {
         let target = Target::parse(url)?;
-        Ok(Self {
+        Ok(Self::of(target))
+    }
+
+    pub(crate) fn of(target: Target) -> Self {
+        Self {
             target,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             credentials: None,
             tls: Tls::default(),
             without_scripts: false,
-        })
+        }
+    }
+
+    /// `host:port`, for people.
+    pub(crate) fn place(&self) -> String {
+        match &self.target.places {
+            Places::One(address) => address.to_string(),
+            _ => self.address(),
+        }
     }
 
     /// The limit for one attempt to connect; 2 s by default.

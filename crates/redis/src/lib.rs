@@ -18,6 +18,7 @@ mod node;
 pub mod port;
 mod ports;
 mod probe;
+mod quorum;
 pub mod redis1;
 mod reply;
 mod scan;
@@ -32,9 +33,10 @@ pub use config::{
     CredentialFuture, CredentialProvider, Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_RESPONSE_TIMEOUT,
     MAX_RESPONSE_TIMEOUT, RedisConfig,
 };
-pub use layout::{fence_key, permit_key, presence_key, side_key_of, slot_of};
+pub use layout::{QUORUM_MARKER, fence_key, permit_key, presence_key, side_key_of, slot_of};
 pub use node::Lane;
 pub use probe::ServerInfo;
+pub use quorum::{NodeReport, NodeStanding, QuorumConfig, QuorumCursor, QuorumStore, QuorumWatcher};
 pub use scan::Cursor;
 pub use script::{SCRIPTS, Script};
 pub use sentinel::SentinelView;

@@ -45,6 +45,7 @@ scripts! {
     RELEASE = "lock" / "release", read_only: false;
     SWAP = "lock" / "swap", read_only: false;
     FORCE_RELEASE = "lock" / "force_release", read_only: false;
+    RAISE_FENCE = "lock" / "raise_fence", read_only: false;
     INSPECT = "lock" / "inspect", read_only: true;
     ACQUIRE_PERMIT = "lock" / "acquire_permit", read_only: false;
     RENEW_PERMIT = "lock" / "renew_permit", read_only: false;

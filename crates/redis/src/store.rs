@@ -14,8 +14,10 @@ use crate::clock::ServerClock;
 use crate::cluster::{Cluster, Look, one_slot};
 use crate::config::RedisConfig;
 use crate::connect::{Connector, LeadsTo};
+use crate::error::Failure;
 use crate::lasting;
 use crate::layout::slot_of;
+use crate::link::Link;
 use crate::node::{Lane, Node};
 use crate::port::Port;
 use crate::probe::ServerInfo;
@@ -419,6 +421,41 @@ impl RedisStore {
 
     pub(crate) fn lane(&self) -> Lane {
         self.lane
+    }
+
+    /// As `apply`, but only on connections to this run of the one server: else *not applied*.
+    pub(crate) async fn apply_of_run<D: Port>(
+        &self,
+        at: &Keys,
+        decision: D,
+        within: Duration,
+        run_id: &str,
+    ) -> Result<Answer<D::Reply>, Error> {
+        let node = self.one(D::NAME)?;
+        let ends = node.clock().uptime().after(within);
+        let attempt = Attempt::new(self.lane, at, decision, ends).of_run(run_id);
+        attempt.run(node, Way::Lane(self.lane)).await
+    }
+
+    /// The one server.
+    ///
+    /// # Errors
+    /// It is a cluster.
+    pub(crate) fn one(&self, operation: &'static str) -> Result<&Node, Error> {
+        match &self.shared.topology {
+            Topology::One(node) => Ok(node),
+            Topology::Cluster(_) => {
+                Err(Error::new(ErrorKind::Unsupported, operation, "a cluster is not one server"))
+            }
+        }
+    }
+
+    /// This lane's connection to the one server.
+    pub(crate) fn link(&self) -> Result<&Link, Failure> {
+        let node = self
+            .one("connect")
+            .map_err(|error| Failure { kind: error.kind(), detail: error.detail().to_owned() })?;
+        Ok(node.link(self.lane))
     }
 }
 

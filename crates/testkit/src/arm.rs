@@ -4,18 +4,22 @@
 mod cluster;
 mod once;
 mod permits;
+mod quorum;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::core::lock::{FenceMark, LockCell, LockStore, Main, Occupant, OwnerToken};
-use lockkeeper::core::{Clock, Key, ManualClock, MemoryStore, Prefix, Timestamp};
+use lockkeeper::core::lock::{
+    FenceMark, LockCell, LockStore, Main, Occupant, OwnerToken, RaiseFence, RaiseFenceReply, StoreFuture,
+};
+use lockkeeper::core::{Apply, Clock, Key, Keys, ManualClock, MemoryStore, Prefix, Timestamp};
 use lockkeeper::redis::{RedisConfig, RedisStore, fence_key};
 use lockkeeper_faults::{FakeClock, RedisServer, SentinelGroup, ServerKind, available, faketime_available};
 
 pub use self::cluster::{InOneSlot, SteppedCluster};
 pub use self::once::{OnceArm, OnceKept, OncePlant, OnceStore, once_key};
 pub use self::permits::{PermitArm, PermitPlant, PermitStore};
+pub use self::quorum::SteppedQuorum;
 
 /// What a foreign client may leave behind.
 #[derive(Clone, Debug)]
@@ -34,12 +38,36 @@ pub enum Plant {
     FenceGone,
 }
 
+/// What a majority of stores asks of each.
+pub trait FenceStore: Send + Sync {
+    /// Applies a [`RaiseFence`].
+    fn raise_fence<'a>(
+        &'a self,
+        at: &'a Keys,
+        decision: RaiseFence,
+        within: Duration,
+    ) -> StoreFuture<'a, RaiseFenceReply>;
+}
+
+impl<S: Apply<RaiseFence>> FenceStore for S {
+    fn raise_fence<'a>(
+        &'a self,
+        at: &'a Keys,
+        decision: RaiseFence,
+        within: Duration,
+    ) -> StoreFuture<'a, RaiseFenceReply> {
+        Box::pin(self.apply(at, decision, within))
+    }
+}
+
 /// A store under a clock that a test steps.
 pub trait Arm: Send + Sync {
     /// For messages.
     fn name(&self) -> String;
     /// The store.
     fn store(&self) -> &dyn LockStore;
+    /// The same store, for what only majorities ask of it.
+    fn fences(&self) -> &dyn FenceStore;
     /// Lets time pass, for the store and its server.
     fn advance(&self, by: Duration);
     /// Sets the server's clock back, which its clients do not notice.
@@ -69,6 +97,10 @@ impl Arm for MemoryArm {
     }
 
     fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn fences(&self) -> &dyn FenceStore {
         &self.store
     }
 
@@ -172,8 +204,7 @@ impl SteppedRedis {
     }
 
     pub(crate) fn command(&self, parts: &[&[u8]]) {
-        let reply = self.server().command_bytes(parts).expect("a reply");
-        assert!(!reply.is_error(), "{reply:?}");
+        command(self.server(), parts);
     }
 }
 
@@ -199,6 +230,10 @@ impl Arm for SteppedRedis {
         &self.store
     }
 
+    fn fences(&self) -> &dyn FenceStore {
+        &self.store
+    }
+
     fn advance(&self, by: Duration) {
         self.local.advance(by);
         self.server_clock.advance(by).expect("the clock is moved");
@@ -210,31 +245,41 @@ impl Arm for SteppedRedis {
     }
 
     fn plant(&self, key: &Key, plant: &Plant) {
-        let (main, fence) = (key.as_bytes(), fence_key(key));
-        match plant {
-            Plant::MainList => {
-                self.command(&[b"DEL", main]);
-                self.command(&[b"RPUSH", main, b"x"]);
-            }
-            Plant::MainText(text, None) => self.command(&[b"SET", main, text]),
-            Plant::MainText(text, Some(ttl)) => {
-                self.command(&[b"SET", main, text, b"PX", ttl.to_string().as_bytes()]);
-            }
-            Plant::MainGone => self.command(&[b"DEL", main]),
-            Plant::FenceList => {
-                self.command(&[b"DEL", &fence]);
-                self.command(&[b"RPUSH", &fence, b"x"]);
-            }
-            // What is no fence has no expiry in the model.
-            Plant::FenceText(text) if lockkeeper::core::lock::parse_fence(text).is_none() => {
-                self.command(&[b"SET", &fence, text]);
-            }
-            Plant::FenceText(text) => {
-                self.command(&[b"SET", &fence, text, b"PX", DAY_MS.to_string().as_bytes()]);
-            }
-            Plant::FenceGone => self.command(&[b"DEL", &fence]),
-        }
+        plant_at(self.server(), key, plant);
     }
+}
+
+/// Does at one server what a foreign client might.
+fn plant_at(server: &RedisServer, key: &Key, plant: &Plant) {
+    let (main, fence) = (key.as_bytes(), fence_key(key));
+    match plant {
+        Plant::MainList => {
+            command(server, &[b"DEL", main]);
+            command(server, &[b"RPUSH", main, b"x"]);
+        }
+        Plant::MainText(text, None) => command(server, &[b"SET", main, text]),
+        Plant::MainText(text, Some(ttl)) => {
+            command(server, &[b"SET", main, text, b"PX", ttl.to_string().as_bytes()]);
+        }
+        Plant::MainGone => command(server, &[b"DEL", main]),
+        Plant::FenceList => {
+            command(server, &[b"DEL", &fence]);
+            command(server, &[b"RPUSH", &fence, b"x"]);
+        }
+        // What is no fence has no expiry in the model.
+        Plant::FenceText(text) if lockkeeper::core::lock::parse_fence(text).is_none() => {
+            command(server, &[b"SET", &fence, text]);
+        }
+        Plant::FenceText(text) => {
+            command(server, &[b"SET", &fence, text, b"PX", DAY_MS.to_string().as_bytes()]);
+        }
+        Plant::FenceGone => command(server, &[b"DEL", &fence]),
+    }
+}
+
+fn command(server: &RedisServer, parts: &[&[u8]]) {
+    let reply = server.command_bytes(parts).expect("a reply");
+    assert!(!reply.is_error(), "{reply:?}");
 }
 
 /// The lock key of `name` under `lock:`.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockkeeper::core::lock::{
-    Acquire, FenceRequest, ForceRelease, Inspect, KeeperName, Lease, Leave, OwnerToken, Release, Renew, Swap,
-    Waiter, Watch,
+    Acquire, FenceRequest, ForceRelease, Inspect, KeeperName, Lease, Leave, OwnerToken, RaiseFence, Release,
+    Renew, Swap, Waiter, Watch,
 };
 use lockkeeper::core::{Answer, Error, Keys, Timestamp};
 use proptest::prelude::*;
@@ -34,6 +34,8 @@ pub enum Step {
     Swap { keys: u8, from: u8, to: u8, lease_ms: u64, block: u32 },
     /// Removes by force.
     Force { key: u8, token: u8 },
+    /// Lifts a fence.
+    Raise { keys: u8, token: u8, ahead_us: i64 },
     /// Lets time pass.
     Advance { us: u64 },
     /// A foreign client acts.
@@ -61,6 +63,8 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (keys(), token(), token(), lease(), block())
             .prop_map(|(keys, from, to, lease_ms, block)| Step::Swap { keys, from, to, lease_ms, block }),
         1 => (0..4u8, token()).prop_map(|(key, token)| Step::Force { key, token }),
+        2 => (keys(), token(), -200_000_000i64..200_000_000)
+            .prop_map(|(keys, token, ahead_us)| Step::Raise { keys, token, ahead_us }),
         4 => prop_oneof![0u64..3_000_000, Just(1000), Just(2_500_000), Just(180_000_000_000)].prop_map(|us| Step::Advance { us }),
         1 => (0..4u8, plants()).prop_map(|(key, plant)| Step::Plant { key, plant }),
     ]
@@ -177,6 +181,13 @@ async fn run(arm: &dyn Arm, step: &Step) -> String {
                     )
                     .await,
             )
+        }
+        Step::Raise { keys, token, ahead_us } => {
+            let now =
+                store.inspect(&selected(1), Inspect, LIMIT).await.map_or(0, |answer| answer.at.as_micros());
+            let to = now.saturating_add_signed(*ahead_us);
+            let raise = RaiseFence { token: token_of(*token), to, not_after };
+            shown(arm.fences().raise_fence(&selected(*keys), raise, LIMIT).await)
         }
         Step::Advance { us } => {
             arm.advance(Duration::from_micros(*us));

@@ -1,7 +1,7 @@
 //! Every store obeys the contract, and every store answers what the model answers.
 
 use lockkeeper_faults::ServerKind;
-use lockkeeper_testkit::arm::{MemoryArm, SteppedCluster, SteppedRedis};
+use lockkeeper_testkit::arm::{MemoryArm, SteppedCluster, SteppedQuorum, SteppedRedis};
 use lockkeeper_testkit::{conformance, differential, limits, once, permits, runs};
 use proptest::strategy::{Strategy, ValueTree};
 
@@ -35,6 +35,15 @@ async fn a_cluster_obeys_every_contract() {
         once::conformance::all(arm.server()).await;
         let Some(arm) = SteppedCluster::start(kind).await else { continue };
         limits::conformance::all(&arm).await;
+    }
+}
+
+#[tokio::test]
+async fn a_majority_of_five_obeys_the_contract() {
+    // The contract asks for leases of a year.
+    let year = std::time::Duration::from_secs(365 * 24 * 3600);
+    if let Some(arm) = SteppedQuorum::start(ServerKind::Redis62, 5, year).await {
+        conformance::all(&arm).await;
     }
 }
 

@@ -8,6 +8,7 @@ mod facts;
 mod finding;
 mod keys;
 mod limits;
+mod majority;
 mod permissions;
 mod persistence;
 mod print;
@@ -25,7 +26,7 @@ use lockkeeper::redis::access::{Feature, Prefixes};
 use lockkeeper::redis::{RedisStore, ServerInfo};
 use lockkeeper::{Health, Keeper};
 
-use crate::common::Common;
+use crate::common::{Common, is_majority};
 use access::Trial;
 use facts::{Facts, words};
 use finding::{Finding, Level, Report};
@@ -89,7 +90,9 @@ pub async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<ExitCode> 
         print::nothing(common.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let keeper = common.builder()?.prefix(prefix.as_bytes())?.connect().await?;
+    // A majority is examined whatever its servers say; of one server there is nothing to say when it is away.
+    let builder = common.builder()?.prefix(prefix.as_bytes())?;
+    let keeper = if is_majority(&url) { builder.lazy() } else { builder }.connect().await?;
     let (user, limit_prefix) = (args.user.as_deref(), &args.limit_prefix);
     let (prefixes, features) = (&prefixes, &args.features[..]);
     let patient = Patient {
@@ -121,6 +124,9 @@ struct Patient<'a> {
 
 impl Patient<'_> {
     async fn examine(&self) -> anyhow::Result<Report> {
+        if let Some(store) = self.keeper.quorum_store() {
+            return Ok(majority::examine(self.keeper, store).await);
+        }
         let Some(store) = self.keeper.redis_store() else { anyhow::bail!("the store is not a Redis server") };
         let info = store.server_info(facts::LOOK).await?;
         let health = self.keeper.health().await;

@@ -21,6 +21,9 @@ pub mod fencing {}
 #[doc = include_str!("durability.md")]
 pub mod durability {}
 
+#[doc = include_str!("quorum.md")]
+pub mod quorum {}
+
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 

@@ -11,7 +11,6 @@ use super::away::WhenAway;
 use super::checker::{Checker, Terms};
 use super::plan::Plan;
 use super::verdict::{Source, Verdict};
-use crate::backend::Backend;
 use crate::keeper::{Inner, Keeper};
 use crate::telemetry::LimitClass;
 
@@ -57,13 +56,11 @@ impl Keeper {
     ///
     /// # Errors
     /// The name, or one of the limits, is not valid; the same limit twice; the store is one of
-    /// [your own](crate::KeeperBuilder::store), which has locks only.
+    /// [your own](crate::KeeperBuilder::store) or a majority, which has locks only.
     pub fn limiter(&self, name: &str, limits: impl IntoLimits) -> Result<Limiter, Error> {
         let limits = limits.into_limits().map_err(|error| error.with_key(name))?;
         let class = LimitClass::named(name)?;
-        if matches!(self.inner.backend, Backend::Other(_)) {
-            return Err(Error::new(ErrorKind::Unsupported, "limiter", "this store has locks only"));
-        }
+        self.inner.backend.check_more_than_locks("limiter")?;
         let plan = Plan::new(&self.inner.limit_prefix, &Arc::from(name), &limits)?;
         Ok(Limiter::new(self.inner.clone(), Arc::new(plan), class))
     }

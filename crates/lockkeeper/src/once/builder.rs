@@ -9,7 +9,6 @@ use lockkeeper_core::{Error, ErrorKind, Key, Keys};
 
 use super::outcome::Begun;
 use super::wait;
-use crate::backend::Backend;
 use crate::keeper::{Inner, Keeper};
 use crate::lock::DEFAULT_MAX_HOLD;
 use crate::telemetry::OnceClass;
@@ -82,12 +81,10 @@ impl Keeper {
     /// Where the server may evict records to make room, that is logged as a warning, once for each keeper.
     ///
     /// # Errors
-    /// The name is not valid; the store is one of [your own](crate::KeeperBuilder::store), which has locks only.
+    /// The name is not valid; the store is one of [your own](crate::KeeperBuilder::store) or a majority, which has locks only.
     pub fn once(&self, name: &str) -> Result<Once, Error> {
         let class = OnceClass::named(name)?;
-        if matches!(self.inner.backend, Backend::Other(_)) {
-            return Err(Error::new(ErrorKind::Unsupported, "once", "this store has locks only"));
-        }
+        self.inner.backend.check_more_than_locks("once")?;
         let settings = Settings {
             retain: DEFAULT_RETENTION,
             lease: DEFAULT_ONCE_LEASE,

@@ -95,7 +95,7 @@ impl Keeper {
                 let (keys, next) = store.scan_once(&inner.once_prefix, beginning, from, PAGE, within).await?;
                 Ok((keys, next.map(At::Redis)))
             }
-            (Backend::Other(_), _) => {
+            (Backend::Quorum(_) | Backend::Other(_), _) => {
                 Err(Error::new(ErrorKind::Unsupported, "list", "this store has locks only"))
             }
         }

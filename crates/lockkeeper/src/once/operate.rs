@@ -49,7 +49,7 @@ impl Once {
                 let record = store.once_record(keys.at(0), self.inner.response_timeout).await?;
                 (record, store.server_now_at(&keys))
             }
-            Backend::Other(_) => {
+            Backend::Quorum(_) | Backend::Other(_) => {
                 return Err(Error::new(ErrorKind::Unsupported, "once", "this store has locks only"));
             }
         };

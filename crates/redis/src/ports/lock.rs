@@ -3,8 +3,9 @@
 use lockkeeper_core::Timestamp;
 use lockkeeper_core::lock::{
     Acquire, AcquireReply, Busy, FENCE_LEAD, FENCE_RETENTION, Fence, ForceRelease, ForceReleaseReply,
-    Inspect, Inspection, KeeperName, Leave, MAX_PRESENT, MAX_TOKEN_BYTES, PRESENCE, Release, ReleaseReply,
-    Renew, RenewReply, Swap, SwapReply, Waiter, Watch, WatchOutcome, WatchReply,
+    Inspect, Inspection, KeeperName, Leave, MAX_PRESENT, MAX_TOKEN_BYTES, PRESENCE, RaiseFence,
+    RaiseFenceReply, Release, ReleaseReply, Renew, RenewReply, Swap, SwapReply, Waiter, Watch, WatchOutcome,
+    WatchReply,
 };
 use lockkeeper_core::time::micros_of;
 use redis::{Cmd, Value};
@@ -202,6 +203,24 @@ impl Port for ForceRelease {
                 fields.index()?;
                 fields.holder().map(ForceReleaseReply::HeldByAnother)
             }
+            _ => Err(UNKNOWN_STATUS),
+        }
+    }
+}
+
+impl Port for RaiseFence {
+    const SCRIPT: &'static Script = &script::RAISE_FENCE;
+
+    fn arguments(&self, command: &mut Cmd) {
+        command.arg(self.token.as_bytes()).arg(self.number()).arg(time(self.not_after));
+        command.arg(micros_of(FENCE_RETENTION) / 1000);
+    }
+
+    fn read(&self, _at: Timestamp, status: &[u8], mut fields: Fields) -> Result<RaiseFenceReply, Malformed> {
+        match status {
+            b"raised" => Ok(RaiseFenceReply::Raised),
+            b"expired" => fields.index().map(RaiseFenceReply::Expired),
+            b"other" => Ok(RaiseFenceReply::HeldByAnother(fields.index()?, fields.holder()?)),
             _ => Err(UNKNOWN_STATUS),
         }
     }

@@ -11,7 +11,7 @@ use lockkeeper_core::limit::{Ask, Check, Limit, Peek, Quota, Refund, Reset};
 use lockkeeper_core::lock::permit::{AcquirePermit, InspectPermits, PermitLimit, ReleasePermit, RenewPermit};
 use lockkeeper_core::lock::{
     Acquire, FENCE_MAX, Fence, FenceRequest, ForceRelease, Holder, Inspect, KeeperName, Lease, Leave,
-    MAX_FENCE_BLOCK, MAX_TOKEN_BYTES, OwnerToken, Release, Renew, Swap, Waiter, Watch,
+    MAX_FENCE_BLOCK, MAX_TOKEN_BYTES, OwnerToken, RaiseFence, Release, Renew, Swap, Waiter, Watch,
 };
 use lockkeeper_core::time::micros_of;
 use lockkeeper_core::{Key, Prefix};
@@ -86,6 +86,7 @@ fn headers_say_what_the_scripts_and_ports_do() {
     check(&Release { token: token.clone() });
     check(&Swap { from: token.clone(), to: token.clone(), lease, fences, not_after });
     check(&ForceRelease { shown: Holder::new(b"t", 1), seen: 0, not_after });
+    check(&RaiseFence { token: token.clone(), to: 1, not_after });
     check(&Inspect);
     let limit = PermitLimit::new(1).unwrap();
     check(&AcquirePermit { token: token.clone(), lease, limit, not_after });

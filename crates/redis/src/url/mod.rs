@@ -1,6 +1,6 @@
 //! Reading a store's URL. Errors name the part at fault and never show a password.
 
-mod hosts;
+pub(crate) mod hosts;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use url::Url;
 
 use self::hosts::Several;
 
-const DEFAULT_PORT: u16 = 6379;
+pub(crate) const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26_379;
 /// The longest name of a service.
 const MAX_SERVICE_BYTES: usize = 256;
@@ -138,13 +138,13 @@ impl fmt::Display for Address {
 
 /// An `@` after the end of what names the server: a character of the password ended it. Nothing of the rest may be
 /// shown.
-fn is_cut_in_its_password(text: &str) -> bool {
+pub(crate) fn is_cut_in_its_password(text: &str) -> bool {
     let is_tcp = text.starts_with("redis") && !text.starts_with("redis+unix:");
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     is_tcp && rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@'))
 }
 
-fn bad(detail: impl Into<String>) -> Error {
+pub(crate) fn bad(detail: impl Into<String>) -> Error {
     Error::bad_argument("url", detail)
 }
 
@@ -253,7 +253,7 @@ fn unix(url: &Url) -> Result<Target, Error> {
     Ok(target)
 }
 
-fn database(text: &str) -> Result<i64, Error> {
+pub(crate) fn database(text: &str) -> Result<i64, Error> {
     match text {
         "" => Ok(0),
         text => match text.parse::<u32>() {

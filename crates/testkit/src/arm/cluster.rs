@@ -10,7 +10,7 @@ use lockkeeper::redis::RedisStore;
 use lockkeeper::redis::port::Port;
 use lockkeeper_faults::{FakeClock, RedisServer, ServerKind, available, faketime_available};
 
-use super::{Arm, Plant, SteppedRedis};
+use super::{Arm, FenceStore, Plant, SteppedRedis};
 use crate::limits::{LimitArm, Plant as LimitPlant};
 
 /// How many slots a cluster has.
@@ -102,6 +102,10 @@ impl Arm for SteppedCluster {
     }
 
     fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn fences(&self) -> &dyn FenceStore {
         &self.store
     }
 

@@ -42,6 +42,7 @@ impl Keeper {
     /// # Errors
     /// Limit zero or above [`MAX_PERMITS`](crate::MAX_PERMITS); the name is empty, too long, or begins with `~`.
     pub fn concurrency(&self, name: impl AsRef<[u8]>, limit: u32) -> Result<Concurrency, Error> {
+        self.inner.backend.check_permits()?;
         let key = Key::new(&self.inner.prefix, name)?;
         let limit = PermitLimit::new(limit).map_err(|error| error.with_key(&key))?;
         Ok(Concurrency {

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::{KeeperName, Leave, Waiter};
 use lockkeeper_core::{Clock, Error, ErrorKind, Keys, Uptime};
-use lockkeeper_redis::{Lane, Watcher};
+use lockkeeper_redis::Lane;
 
 use super::line::{Obstacle, View};
 use super::place::{Outcome, Place};
 use super::{Queue, Queues};
-use crate::backend::Backend;
+use crate::backend::{AnyWatcher, Backend};
 use crate::clock::sleep_until;
 use crate::lock::attempt::{self, Tried};
 use crate::lock::builder::Lock;
@@ -73,7 +73,7 @@ type Trying = Pin<Box<dyn Future<Output = (Arc<Place>, Result<(Tried, bool), Err
 struct Racer {
     queue: Arc<Queue>,
     context: RaceContext,
-    watcher: Option<Watcher>,
+    watcher: Option<AnyWatcher>,
     trying: Option<Trying>,
     /// The next try, unless something happens before.
     due: Uptime,
@@ -91,10 +91,7 @@ struct Racer {
 
 impl Racer {
     fn new(queue: Arc<Queue>, context: RaceContext) -> Self {
-        let watcher = match &context.backend {
-            Backend::Redis(lanes) => lanes.on(Lane::Waiting).watcher(&queue.keys),
-            _ => None,
-        };
+        let watcher = context.backend.watcher(&queue.keys);
         Self {
             watcher,
             trying: None,
@@ -292,12 +289,13 @@ impl Racer {
     }
 
     fn hears(&self) -> bool {
-        let Backend::Redis(lanes) = &self.context.backend else { return false };
-        let waiting = lanes.on(Lane::Waiting);
-        if waiting.may_not_hear() && !self.context.queues.has_fallen_back.swap(true, Ordering::Relaxed) {
+        let Some((hears, may_not_hear)) = self.context.backend.hearing(&self.queue.keys) else {
+            return false;
+        };
+        if may_not_hear && !self.context.queues.has_fallen_back.swap(true, Ordering::Relaxed) {
             telemetry::waiting_fell_back();
         }
-        waiting.hears_changes(&self.queue.keys)
+        hears
     }
 }
 
@@ -341,7 +339,7 @@ async fn finished(trying: &mut Option<Trying>) -> (Arc<Place>, Result<(Tried, bo
     }
 }
 
-async fn changed(watcher: Option<&Watcher>) {
+async fn changed(watcher: Option<&AnyWatcher>) {
     match watcher {
         Some(watcher) => watcher.changed().await,
         None => std::future::pending().await,

@@ -1,0 +1,129 @@
+//! Servers that are dead, silent or slow.
+
+use std::time::Instant;
+
+use lockkeeper::{ErrorKind, Released};
+use lockkeeper_testkit::wait::until;
+
+use crate::five::{Servers, is_away, votes};
+use crate::support::{SOON, median, ms, secs, take};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_of_five_may_be_dead_and_three_are_a_clear_error() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    for node in [0, 1] {
+        five.servers[node].kill().unwrap();
+        let guard = take(&keeper, "a", secs(10)).await;
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+    five.servers[2].kill().unwrap();
+    let started = Instant::now();
+    let lock = keeper.lock("a").unwrap().lease(secs(10)).no_renewal();
+    let error = lock.try_acquire().await.expect_err("two are no majority");
+    assert!(started.elapsed() < secs(4), "{:?}", started.elapsed());
+    assert!(
+        matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::OutcomeUnknown { .. }),
+        "{error}: {error:?}"
+    );
+    is_away(&keeper, 2).await;
+    let error = lock.try_acquire().await.expect_err("two are no majority").to_string();
+    assert!(error.contains("2 of 5 servers vote, and 3 are needed"), "{error}");
+    five.nobody_holds("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l125_a_black_holed_server_costs_nothing() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    let cycle = async || {
+        let started = Instant::now();
+        take(&keeper, "a", secs(10)).await.release().await.unwrap();
+        started.elapsed()
+    };
+    let mut healthy = Vec::new();
+    for _ in 0..100 {
+        healthy.push(cycle().await);
+    }
+    five.proxies[4].black_hole();
+    let (mut silent, started) = (Vec::new(), Instant::now());
+    for _ in 0..100 {
+        silent.push(cycle().await);
+    }
+    // Each of them would have waited for a time-out of hundreds of milliseconds.
+    assert!(started.elapsed() < secs(10), "{:?}", started.elapsed());
+    assert!(median(&silent) < median(&healthy) * 3, "{:?} {:?}", median(&silent), median(&healthy));
+    five.proxies[4].heal();
+    five.proxies[4].cut_connections();
+    votes(&keeper, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l73_a_late_answer_is_a_vote_while_held_and_deleted_after_the_release() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    // All lanes are connected, so that nothing but answers is late.
+    take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+    five.nobody_holds("warm").await;
+
+    five.proxies[4].hold_replies();
+    let started = Instant::now();
+    let guard = take(&keeper, "kept", secs(30)).await;
+    assert!(started.elapsed() < secs(2), "returns at a majority: {:?}", started.elapsed());
+    until("the fifth server has it, unanswered", SOON, async || five.holds("kept")[4]).await;
+    five.proxies[4].release();
+    votes(&keeper, 4).await;
+    assert_eq!(five.holds("kept"), [true; 5], "it stays while the lock is held");
+    guard.release().await.unwrap();
+    five.nobody_holds("kept").await;
+
+    five.proxies[4].hold_replies();
+    let guard = take(&keeper, "late", secs(30)).await;
+    until("the fifth server has it, unanswered", SOON, async || five.holds("late")[4]).await;
+    five.proxies[4].black_hole();
+    guard.release().await.unwrap();
+    assert!(five.holds("late")[4], "neither the answer nor the release has passed");
+    five.proxies[4].heal();
+    five.proxies[4].cut_connections();
+    five.nobody_holds("late").await;
+    until("nothing is being given back", SOON, async || keeper.health().await.giving_back == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_try_that_failed_leaves_nothing_at_a_server_that_was_slow() {
+    let Some(three) = Servers::start(3) else { return };
+    let keeper = three.keeper("").await;
+    take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+    for proxy in &three.proxies[1..] {
+        proxy.hold_replies();
+    }
+    let lock = keeper.lock("a").unwrap().lease(secs(20)).no_renewal();
+    let trying = tokio::spawn(async move { lock.try_acquire().await });
+    until("it is taken there, and the answer is on its way", SOON, async || three.holds("a")[1]).await;
+    let error = trying.await.unwrap().expect_err("one answer of three");
+    assert!(error.is_transient(), "{error}");
+    for proxy in &three.proxies[1..] {
+        proxy.release();
+    }
+    three.nobody_holds("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l8_a_dropped_acquire_leaves_nothing_anywhere() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+    for polls in 0..12 {
+        let name = format!("a{polls}");
+        let lock = keeper.lock(&name).unwrap().lease(secs(30));
+        let mut trying = Box::pin(lock.try_acquire());
+        for _ in 0..polls {
+            if futures_util::poll!(&mut trying).is_ready() {
+                break;
+            }
+            tokio::time::sleep(ms(1)).await;
+        }
+        drop(trying);
+        five.nobody_holds(&name).await;
+    }
+}

@@ -1,0 +1,12 @@
+//! Locks on a majority of independent servers: real ones, each behind a proxy.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "these are tests")]
+
+mod failing;
+mod fences;
+mod five;
+mod forgetting;
+mod refusing;
+#[path = "../support/mod.rs"]
+mod support;
+mod voting;

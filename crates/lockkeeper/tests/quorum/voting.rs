@@ -1,0 +1,155 @@
+//! What a majority decides while all is well, and what it says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use lockkeeper::{ForceReleased, Released};
+
+use crate::five::{Servers, try_take};
+use crate::support::{command, ms, noted, secs, take, waits};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_taken_everywhere_and_leaves_nothing() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    let guard = take(&keeper, "a", secs(10)).await;
+    assert!(five.holds("a").iter().filter(|holds| **holds).count() >= 3);
+    let seen = keeper.inspect("a").await.unwrap();
+    assert!(seen.holder.is_some() && guard.is_valid());
+    assert!(seen.remaining.unwrap() > secs(9) && seen.remaining.unwrap() <= secs(10));
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    five.nobody_holds("a").await;
+    assert_eq!(keeper.health().await.store, "quorum");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keepers_that_contend_never_hold_together() {
+    let Some(five) = Servers::start(5) else { return };
+    let (inside, counter) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let keeper = five.keeper("").await;
+        let (inside, counter) = (inside.clone(), counter.clone());
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..15 {
+                let lock = keeper.lock("hot").unwrap().lease(secs(10)).wait(secs(60));
+                let guard = lock.acquire().await.unwrap().or_busy().unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold at once");
+                // Not protected by anything but the lock.
+                let seen = counter.load(Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                counter.store(seen + 1, Ordering::SeqCst);
+                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
+                assert_eq!(guard.release().await.unwrap(), Released::Released);
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(counter.load(Ordering::SeqCst), 60);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_told_by_the_servers_when_it_is_released() {
+    let Some(five) = Servers::start(5) else { return };
+    let (holder, waiter) = (five.keeper("").await, five.keeper("").await);
+    let guard = take(&holder, "a", secs(50)).await;
+    let waiting = waits(waiter.lock("a").unwrap().lease(secs(10)).wait(secs(30)));
+    noted(&holder, "a", 1).await;
+    let started = std::time::Instant::now();
+    guard.release().await.unwrap();
+    let second = crate::support::got(waiting).await;
+    assert!(started.elapsed() < secs(5), "told long before the lease would have ended");
+    second.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l53_a_lock_is_held_when_a_majority_says_so_and_an_error_is_no_absence() {
+    let Some(three) = Servers::start(3) else { return };
+    let (holder, other) = (three.keeper("").await, three.keeper("").await);
+    let _guard = take(&holder, "a", secs(60)).await;
+    three.servers[0].kill().unwrap();
+    crate::five::is_away(&other, 0).await;
+    assert!(other.inspect("a").await.unwrap().holder.is_some());
+    three.servers[1].kill().unwrap();
+    crate::five::is_away(&other, 1).await;
+    let error = other.inspect("a").await.unwrap_err();
+    assert!(error.to_string().contains("1 of 3 servers vote"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_at_fewer_servers_than_a_majority_is_not_held_and_can_be_seen() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    for server in &five.servers[..2] {
+        command(server, &["SET", "lock:a", "somebody", "PX", "60000"]);
+    }
+    assert!(keeper.inspect("a").await.unwrap().holder.is_none());
+    let key = lockkeeper::Key::new(&lockkeeper::Prefix::new("lock:").unwrap(), "a").unwrap();
+    let each = keeper.quorum_store().unwrap().inspect_each(&key, secs(1)).await.unwrap();
+    assert_eq!(each.iter().filter(|(_, seen)| seen.holder.is_some()).count(), 2);
+    assert!(try_take(&keeper, "a", secs(10)).await.is_some(), "the other three are a majority");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l128_what_another_task_of_the_process_holds_is_held() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    let _guard = take(&keeper, "a", secs(60)).await;
+    assert!(try_take(&keeper, "a", secs(60)).await.is_none());
+    let both = keeper.lock_all(["a", "b"]).unwrap();
+    assert!(both.try_acquire().await.unwrap().or_busy().is_err());
+    five.nobody_holds("b").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l127_split_votes_are_tried_again_at_different_times_until_one_wins() {
+    let Some(three) = Servers::start(3) else { return };
+    let keepers = [three.keeper("").await, three.keeper("").await];
+    three.servers[2].kill().unwrap();
+    for keeper in &keepers {
+        crate::five::is_away(keeper, 2).await;
+    }
+    let started = std::time::Instant::now();
+    for round in 0..20 {
+        let name = format!("a{round}");
+        let tries = keepers.iter().map(|keeper| {
+            let lock = keeper.lock(&name).unwrap().lease(secs(10)).wait(secs(30));
+            tokio::spawn(async move { lock.acquire().await.unwrap().or_busy().unwrap().release().await })
+        });
+        for task in tries.collect::<Vec<_>>() {
+            task.await.unwrap().unwrap();
+        }
+    }
+    assert!(started.elapsed() < secs(20), "each round is decided soon: {:?}", started.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_removes_the_holder_everywhere_and_a_renewal_does_not_bring_it_back() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    let guard = keeper.lock("a").unwrap().lease(ms(900)).try_acquire().await.unwrap().or_busy().unwrap();
+    let shown = keeper.inspect("a").await.unwrap().holder.unwrap();
+    assert!(matches!(keeper.force_release("a", &shown).await.unwrap(), ForceReleased::Released(_)));
+    tokio::time::timeout(secs(5), guard.lost()).await.expect("the holder is told");
+    five.nobody_holds("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_locks_are_listed() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    let _guards = [take(&keeper, "a", secs(60)).await, take(&keeper, "b", secs(60)).await];
+    command(&five.servers[0], &["SET", "lock:alone", "somebody", "PX", "60000"]);
+    let (mut names, mut cursor) = (std::collections::BTreeSet::new(), None);
+    loop {
+        let page = keeper.list(cursor).await.unwrap();
+        names.extend(page.locks.iter().map(|lock| lock.key.to_string()));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), ["lock:a", "lock:b"]);
+}

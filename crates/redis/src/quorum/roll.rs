@@ -1,0 +1,178 @@
+//! Who may vote: what is known of each server, and why one may not.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper_core::lock::quorum::{Majority, Marker};
+use lockkeeper_core::{Error, ErrorKind, Uptime};
+
+/// How a server of a majority stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeStanding {
+    /// Nobody has asked it yet.
+    Unknown,
+    /// It cannot be reached, or not be asked: why.
+    Away(String),
+    /// It votes.
+    Votes,
+    /// It may have forgotten leases: for so long yet.
+    Abstains(Duration),
+    /// It cannot be a server of this majority: why.
+    Refused(String),
+}
+
+/// What is known of a server of a majority.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// `host:port`.
+    pub address: String,
+    /// Whether it votes.
+    pub standing: NodeStanding,
+    /// Changes when the server process does; empty where it is not known.
+    pub run_id: String,
+    /// For how long it has been up, by its own word.
+    pub uptime: Duration,
+    /// What it says of its memory.
+    pub marker: Option<Marker>,
+    /// By how much its clock is ahead of this machine's, in microseconds.
+    pub ahead_us: i64,
+}
+
+impl fmt::Display for NodeStanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("was not asked yet"),
+            Self::Away(why) => write!(f, "cannot be asked: {why}"),
+            Self::Votes => f.write_str("votes"),
+            Self::Abstains(left) => {
+                let seconds = left.as_secs_f64();
+                write!(f, "abstains for {seconds:.1} s: it may have forgotten leases")
+            }
+            Self::Refused(why) => write!(f, "is refused: {why}"),
+        }
+    }
+}
+
+/// One server, as it was found last.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) address: String,
+    pub(super) standing: NodeStanding,
+    pub(super) run_id: Arc<str>,
+    pub(super) uptime: Duration,
+    pub(super) marker: Option<Marker>,
+    /// Since when it is known with this run and this marker.
+    pub(super) since: Uptime,
+}
+
+impl Found {
+    pub(super) fn new(address: String) -> Self {
+        let (standing, run_id) = (NodeStanding::Unknown, Arc::from(""));
+        Self {
+            address,
+            standing,
+            run_id,
+            uptime: Duration::ZERO,
+            marker: None,
+            since: Uptime::from_micros(0),
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        !matches!(self.standing, NodeStanding::Away(_) | NodeStanding::Unknown) && !self.run_id.is_empty()
+    }
+}
+
+/// Who may vote, at a moment. Made anew when anything of it changes.
+#[derive(Clone, Debug)]
+pub(super) struct Roll {
+    /// The run that may be asked of each server that votes.
+    pub(super) runs: Vec<Option<Arc<str>>>,
+    pub(super) votes: usize,
+    /// Every server was asked.
+    pub(super) is_complete: bool,
+    /// Servers that cannot be part of a majority, in words.
+    refused: Option<String>,
+    /// All the others that do not vote, in words.
+    absent: Arc<str>,
+}
+
+impl Roll {
+    pub(super) fn of(all: &[Found]) -> Self {
+        let runs: Vec<_> =
+            all.iter().map(|one| (one.standing == NodeStanding::Votes).then(|| one.run_id.clone())).collect();
+        let named = |one: &Found| format!("{} {}", one.address, one.standing);
+        let refused: Vec<_> =
+            all.iter().filter(|one| matches!(one.standing, NodeStanding::Refused(_))).map(named).collect();
+        let absent: Vec<_> =
+            all.iter().filter(|one| one.standing != NodeStanding::Votes).map(named).collect();
+        Self {
+            votes: runs.iter().flatten().count(),
+            runs,
+            is_complete: all.iter().all(|one| one.standing != NodeStanding::Unknown),
+            refused: (!refused.is_empty()).then(|| refused.join("; ")),
+            absent: absent.join("; ").into(),
+        }
+    }
+
+    /// Servers that are no independent ones make the whole a configuration that is wrong.
+    pub(super) fn check(&self, operation: &'static str) -> Result<(), Error> {
+        match &self.refused {
+            Some(refused) => {
+                let detail = format!("a majority needs independent servers: {refused}");
+                Err(Error::new(ErrorKind::Unsupported, operation, detail))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Too few vote. Nothing was sent.
+    pub(super) fn too_few(&self, majority: Majority, operation: &'static str) -> Error {
+        let (votes, nodes, needed) = (self.votes, majority.nodes(), majority.needed());
+        let detail = format!("{votes} of {nodes} servers vote, and {needed} are needed: {}", self.absent);
+        Error::new(ErrorKind::Unreachable, operation, detail)
+    }
+}
+
+/// Servers that answer under the same run are one server. Both are refused, by name.
+pub(super) fn refuse_twins(all: &mut [Found]) {
+    for at in 0..all.len() {
+        let twin = all.iter().enumerate().find(|(other, one)| {
+            *other != at
+                && one.is_there()
+                && all.get(at).is_some_and(|own| own.is_there() && own.run_id == one.run_id)
+        });
+        let Some(address) = twin.map(|(_, one)| one.address.clone()) else { continue };
+        if let Some(one) = all.get_mut(at) {
+            one.standing = NodeStanding::Refused(format!("it is the same server as {address}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(address: &str, run_id: &str, standing: NodeStanding) -> Found {
+        Found { standing, run_id: run_id.into(), ..Found::new(address.into()) }
+    }
+
+    #[test]
+    fn two_names_of_one_server_are_both_refused_and_a_server_that_is_away_is_nobodys_twin() {
+        let mut all = [
+            found("a:1", "x", NodeStanding::Votes),
+            found("b:1", "x", NodeStanding::Abstains(Duration::ZERO)),
+            found("c:1", "x", NodeStanding::Away("gone".into())),
+            found("d:1", "y", NodeStanding::Votes),
+        ];
+        refuse_twins(&mut all);
+        let roll = Roll::of(&all);
+        assert_eq!(roll.votes, 1);
+        let error = roll.check("acquire").unwrap_err().to_string();
+        assert!(error.contains("a:1") && error.contains("same server as b:1"), "{error}");
+        assert!(matches!(all[2].standing, NodeStanding::Away(_)));
+    }
+}

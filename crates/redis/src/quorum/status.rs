@@ -1,0 +1,144 @@
+//! How the servers stand, and opening a new majority.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockkeeper_core::lock::quorum::Majority;
+use lockkeeper_core::{Error, ErrorKind};
+
+use super::roll::{NodeReport, NodeStanding};
+use super::{QuorumStore, Shared};
+use crate::node::Lane;
+use crate::store::RedisStore;
+
+impl QuorumStore {
+    /// Looks at every server now.
+    ///
+    /// # Redis
+    /// Two `INFO` and a `GET` at each server, together.
+    ///
+    /// # Cancel safety
+    /// Nothing is left behind; a server that no longer needs to abstain may have been marked.
+    pub async fn status(&self) -> Vec<NodeReport> {
+        let shared = &self.shared;
+        join_all((0..shared.nodes.len()).map(|node| shared.examine(node))).await;
+        shared.reports()
+    }
+
+    /// What is known without asking.
+    pub fn known(&self) -> Vec<NodeReport> {
+        self.shared.reports()
+    }
+
+    /// How many servers there are, and how many are needed.
+    pub fn majority(&self) -> Majority {
+        self.shared.majority
+    }
+
+    /// Each server by itself, for diagnosis. What is taken through one of these is taken at one server only.
+    pub fn each(&self) -> impl Iterator<Item = (String, &RedisStore)> {
+        self.shared.nodes.iter().enumerate().map(|(at, node)| (self.shared.name(at), node.on(self.lane)))
+    }
+
+    /// Opens a brand-new majority: every server votes at once, because none can have promised anything.
+    ///
+    /// # Errors
+    /// A server cannot be reached, or is no independent one; unless `force`, one votes already, so that the majority
+    /// is not new. Nothing was marked then.
+    ///
+    /// # Cancel safety
+    /// Some servers may have been marked.
+    pub async fn init(&self, force: bool) -> Result<Vec<NodeReport>, Error> {
+        let shared = &self.shared;
+        let reports = self.status().await;
+        let is_other = |why: &str| why.starts_with("its marker");
+        for report in &reports {
+            let refuse = |kind, why: String| {
+                Err(Error::new(kind, "quorum init", format!("{} {why}; nothing was marked", report.address)))
+            };
+            match &report.standing {
+                NodeStanding::Refused(why) if force && is_other(why) => {}
+                NodeStanding::Refused(_) => {
+                    return refuse(ErrorKind::Unsupported, report.standing.to_string());
+                }
+                NodeStanding::Away(_) | NodeStanding::Unknown => {
+                    return refuse(ErrorKind::Unreachable, report.standing.to_string());
+                }
+                NodeStanding::Votes if !force => {
+                    let why = "votes already, so this majority is not new".to_owned();
+                    return refuse(ErrorKind::BadArgument, why);
+                }
+                NodeStanding::Votes | NodeStanding::Abstains(_) => {}
+            }
+            if report.run_id.is_empty() {
+                return refuse(ErrorKind::Unsupported, "does not say its run (INFO is needed)".to_owned());
+            }
+        }
+        for node in 0..shared.nodes.len() {
+            shared.mark_now(node).await?;
+        }
+        Ok(self.status().await)
+    }
+
+    /// A majority of this lane's connections stands, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        let up = self.shared.nodes.iter().filter(|node| node.on(self.lane).is_connected());
+        self.shared.majority.is_reached(up.count())
+    }
+
+    /// Asks a majority for a sign of life. One `TIME` at each server.
+    ///
+    /// # Errors
+    /// Fewer than a majority vote, or answer.
+    pub async fn heartbeat(&self, within: Duration) -> Result<(), Error> {
+        let shared = &self.shared;
+        shared.voters("heartbeat", within).await?;
+        let answers =
+            join_all(shared.nodes.iter().map(|node| node.on(self.lane).heartbeat(within.min(BEAT)))).await;
+        let (there, away): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+        match away.into_iter().find_map(Result::err).filter(|_| !shared.majority.is_reached(there.len())) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// By how much the servers' clocks are ahead of this machine's, in microseconds: that of the one farthest off.
+    pub fn server_ahead_us(&self) -> i64 {
+        let ahead = self.shared.nodes.iter().map(|node| node.on(Lane::Command).server_ahead_us());
+        ahead.max_by_key(|ahead| ahead.unsigned_abs()).unwrap_or_default()
+    }
+}
+
+/// The longest time for one server's sign of life.
+const BEAT: Duration = Duration::from_millis(500);
+
+impl Shared {
+    fn reports(&self) -> Vec<NodeReport> {
+        let found = self.found.lock();
+        let nodes = self.nodes.iter().zip(found.iter());
+        let report = |(node, one): (&super::Node, &super::Found)| NodeReport {
+            address: one.address.clone(),
+            standing: one.standing.clone(),
+            run_id: one.run_id.to_string(),
+            uptime: one.uptime,
+            marker: one.marker.clone(),
+            ahead_us: node.on(Lane::Command).server_ahead_us(),
+        };
+        nodes.map(report).collect()
+    }
+
+    async fn mark_now(&self, node: usize) -> Result<(), Error> {
+        let failed = |why: String| {
+            let detail = format!("{}: {why}", self.name(node));
+            Error::new(ErrorKind::Unreachable, "quorum init", detail)
+        };
+        let Some(store) = self.node(node).map(|node| node.on(Lane::Command)) else { return Ok(()) };
+        let up = async { store.link()?.up(self.connect_limit).await };
+        let mut up = up.await.map_err(|failure| failed(failure.detail))?;
+        let run_id = up.info().run_id.clone();
+        self.mark(node, &mut up, &run_id).await.map_err(failed)?;
+        self.last_used.store(self.clock.uptime().as_micros(), Ordering::Relaxed);
+        Ok(())
+    }
+}
