@@ -22,7 +22,7 @@ use crate::watch::{self, WatchArgs};
 const AFTER_HELP: &str = "\
 Environment:
   LOCKKEEPER_URL, REDIS_URL  the server, unless --url is given
-  LOCKKEEPER_CA, LOCKKEEPER_CERT, LOCKKEEPER_KEY
+  LOCKKEEPER_TLS_CA, LOCKKEEPER_TLS_CERT, LOCKKEEPER_TLS_KEY
                              files for TLS, unless --ca, --cert and --key are given
   LOCKKEEPER_LOG             what is logged to standard error: error (default), warn, info, debug, …
 

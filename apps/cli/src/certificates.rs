@@ -18,19 +18,19 @@ const MAX_BYTES: u64 = (1 << 20) + 1;
 pub(crate) struct Certificates {
     /// Trust the certificate authority in this file (PEM) instead of the system's, for rediss://.
     ///
-    /// Without it, the environment's LOCKKEEPER_CA counts.
+    /// Without it, the environment's LOCKKEEPER_TLS_CA counts.
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
 
     /// Show the certificate in this file (PEM) to a server that asks for one. Needs --key.
     ///
-    /// Without it, the environment's LOCKKEEPER_CERT counts.
+    /// Without it, the environment's LOCKKEEPER_TLS_CERT counts.
     #[arg(long = "cert", id = "client_cert", global = true, value_name = "FILE")]
     cert: Option<PathBuf>,
 
     /// The key of that certificate (PEM, not encrypted).
     ///
-    /// Without it, the environment's LOCKKEEPER_KEY counts.
+    /// Without it, the environment's LOCKKEEPER_TLS_KEY counts.
     #[arg(long = "key", id = "client_key", global = true, value_name = "FILE")]
     key: Option<PathBuf>,
 }
@@ -46,11 +46,11 @@ impl Certificates {
     /// # Errors
     /// A file cannot be read, or does not hold what it should; a certificate without a key, or a key without.
     pub(crate) fn apply(&self, mut config: RedisConfig) -> anyhow::Result<RedisConfig> {
-        if let Some(ca) = Source::of("--ca", self.ca.as_deref(), "LOCKKEEPER_CA") {
+        if let Some(ca) = Source::of("--ca", self.ca.as_deref(), "LOCKKEEPER_TLS_CA") {
             config = config.root_certificate(ca.read()?).with_context(|| ca.to_string())?;
         }
-        let cert = Source::of("--cert", self.cert.as_deref(), "LOCKKEEPER_CERT");
-        let key = Source::of("--key", self.key.as_deref(), "LOCKKEEPER_KEY");
+        let cert = Source::of("--cert", self.cert.as_deref(), "LOCKKEEPER_TLS_CERT");
+        let key = Source::of("--key", self.key.as_deref(), "LOCKKEEPER_TLS_KEY");
         match (cert, key) {
             (None, None) => Ok(config),
             (Some(cert), Some(key)) => {

@@ -208,6 +208,11 @@ pub fn rounded(duration: Duration) -> String {
     humantime::format_duration(kept).to_string()
 }
 
+/// The URL names a majority of independent servers.
+pub fn is_majority(url: &str) -> bool {
+    url.starts_with("redis+quorum:") || url.starts_with("rediss+quorum:")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,9 +236,4 @@ mod tests {
         assert_eq!((text_of(b"a\xff"), hex_of(b"a\xff").as_deref()), ("a\\xff".to_owned(), Some("61ff")));
         assert_eq!((text_of("é\n".as_bytes()), hex_of(b"e")), ("é\n".to_owned(), None));
     }
-}
-
-/// The URL names a majority of independent servers.
-pub fn is_majority(url: &str) -> bool {
-    url.starts_with("redis+quorum:") || url.starts_with("rediss+quorum:")
 }

@@ -16,7 +16,9 @@ struct Seen {
 
 fn lockkeeper(args: &[&str], variables: &[(&str, &str)]) -> Seen {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
-    for name in ["LOCKKEEPER_URL", "REDIS_URL", "LOCKKEEPER_CA", "LOCKKEEPER_CERT", "LOCKKEEPER_KEY"] {
+    for name in
+        ["LOCKKEEPER_URL", "REDIS_URL", "LOCKKEEPER_TLS_CA", "LOCKKEEPER_TLS_CERT", "LOCKKEEPER_TLS_KEY"]
+    {
         command.env_remove(name);
     }
     let output = command.args(args).envs(variables.iter().copied()).output().unwrap();
@@ -99,9 +101,9 @@ fn certificates_come_from_options_and_variables() {
     }
     let variables = [
         ("LOCKKEEPER_URL", &*url),
-        ("LOCKKEEPER_CA", &*ca),
-        ("LOCKKEEPER_CERT", &*cert),
-        ("LOCKKEEPER_KEY", &*key),
+        ("LOCKKEEPER_TLS_CA", &*ca),
+        ("LOCKKEEPER_TLS_CERT", &*cert),
+        ("LOCKKEEPER_TLS_KEY", &*key),
     ];
     assert_eq!(lockkeeper(&["ls"], &variables).code, Some(0));
 
