@@ -289,6 +289,11 @@ impl Tenure {
         }
     }
 
+    /// When it was asked for.
+    pub(super) fn sent(&self) -> Uptime {
+        self.sent
+    }
+
     /// Until then a second copy of its acquire may arrive.
     pub(super) fn in_doubt_until(&self) -> Option<Timestamp> {
         self.in_doubt_until

@@ -129,6 +129,9 @@ impl Line {
             (self.is_yielding, self.stands_back_until) = (true, now.after(STAND_BACK));
             return Next::Nobody;
         }
+        if self.has_later(tenure) {
+            return Next::Nobody;
+        }
         let Some(place) = self.take_front(now) else { return Next::Nobody };
         if !std::ptr::eq(self.tenure.as_ptr(), Arc::as_ptr(tenure)) {
             // Taken by somebody who did not wait; its turn begins with the first who did.
@@ -137,6 +140,13 @@ impl Line {
         }
         let wakes_racer = !std::mem::replace(&mut self.was_passed, true);
         Next::Place { place, wakes_racer }
+    }
+
+    /// The server gave this keeper the lock again since: what it had before was gone, removed by somebody else, and is
+    /// nobody's to pass on.
+    fn has_later(&self, tenure: &Arc<Tenure>) -> bool {
+        let later = |known: &Arc<Tenure>| !known.is_over() && known.sent() > tenure.sent();
+        self.tenure.upgrade().is_some_and(|known| later(&known))
     }
 
     /// The one to be given the lock.
