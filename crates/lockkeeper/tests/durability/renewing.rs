@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockkeeper::{Lock, LossReason};
 use lockkeeper_testkit::wait::until;
 
-use crate::common::{group, keeper, replicas};
+use crate::common::{assert_unmet, group, hasty, keeper, replicas};
 use crate::support::{SOON, calls, command, ms, nothing_left, secs};
 
 const LEASE: std::time::Duration = ms(1500);
@@ -33,6 +33,25 @@ async fn a_guard_whose_renewals_are_not_met_ends_at_its_old_deadline() {
     assert!(left > 0, "the primary renewed it: {left}");
     drop(guard);
     nothing_left(group.primary(), &keeper, "after the loss").await;
+}
+
+/// Nothing had to be lengthened, and a fence that was evicted is not there to be written.
+#[tokio::test]
+async fn a_renewal_that_lengthens_nothing_is_waited_for_all_the_same() {
+    let Some(group) = group(1) else { return };
+    let keeper = hasty(group.primary()).await;
+    let lock = keeper.lock("a").unwrap().lease(secs(30)).no_renewal().durability(replicas(1));
+    let guard = lock.try_acquire().await.unwrap().or_busy().unwrap();
+    let keys = command(group.primary(), &["KEYS", "*"]);
+    let mut keys = keys.as_array().unwrap().iter().map(|key| key.as_str().unwrap());
+    let fence = keys.find(|key| *key != "lock:a").unwrap();
+    group.replicas()[0].line.hold();
+    command(group.primary(), &["DEL", fence]);
+    assert_unmet(&guard.extend(secs(10)).await.unwrap_err(), 0, 1);
+    group.replicas()[0].line.release();
+    guard.extend(secs(10)).await.unwrap();
+    let left = command(group.primary(), &["PTTL", "lock:a"]).as_int().unwrap();
+    assert!(left > 20_000, "it was shortened: {left}");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A failover that was asked for.
 
-use lockkeeper::{Begun, Keeper};
+use lockkeeper::{Begun, Durability, Keeper};
 use lockkeeper_testkit::history::{self, Section, Unprotected};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -48,6 +48,44 @@ async fn a_lock_and_those_who_wait_for_it_survive_a_planned_failover() {
     }
     assert!(sections.iter().all(|section| section.fence > fence), "fences grow over the failover");
     history::check(sections, counter.get()).unwrap();
+}
+
+/// A step that must last waits for a new primary, as any call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_to_last_waits_until_there_is_a_primary_again() {
+    let Some(group) = group(|group| group.replicas(1)) else { return };
+    let builder = Keeper::builder().url(&group.url()).unwrap().response_timeout(secs(30));
+    let keeper = builder.durability(Durability::replicas(1).unwrap()).connect().await.unwrap();
+    let take = |name: &str| {
+        let lock = keeper.lock(name).unwrap().lease(secs(100));
+        async move { lock.try_acquire().await.unwrap().or_busy().unwrap() }
+    };
+    let guard = take("a").await;
+    // For a moment the primary is none, which no Sentinel asked for.
+    command(&group.servers()[0], &["REPLICAOF", "127.0.0.1", "1"]);
+    let extending = guard.extend(secs(200));
+    let back = async {
+        tokio::time::sleep(ms(300)).await;
+        command(&group.servers()[0], &["REPLICAOF", "NO", "ONE"]);
+    };
+    let (second, extended, ()) = tokio::join!(take("b"), extending, back);
+    assert_eq!(extended.unwrap(), lockkeeper::Extended::Extended);
+    assert!(guard.is_valid() && second.is_valid());
+    second.release().await.unwrap();
+    blocking(|| group.wait_in_sync(0)).unwrap();
+
+    // And over a failover to the replica that has it.
+    assert_eq!(blocking(|| group.failover()).unwrap(), 1);
+    let extended = guard.extend(secs(300)).await.unwrap();
+    assert_eq!(extended, lockkeeper::Extended::Extended);
+    let third = take("c").await;
+    for server in group.servers() {
+        let left = command(server, &["PTTL", "lock:a"]).as_int().unwrap();
+        assert!(left > 200_000, "{left} ms");
+        assert!(crate::support::exists(server, "lock:c"));
+    }
+    third.release().await.unwrap();
+    guard.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
