@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use lockkeeper::{Degradable, Durability, ErrorKind, Refusal};
+use lockkeeper::core::Clock;
+use lockkeeper::{Acquired, Degradable, Durability, ErrorKind, Refusal, SystemClock};
+use lockkeeper_faults::{FakeClock, RedisServer, Replicated, ServerKind, available, faketime_available};
 use lockkeeper_testkit::drops::drop_at_every_poll;
 use tokio::task::JoinSet;
 
@@ -57,10 +59,11 @@ async fn who_finds_no_free_connection_waits_no_longer_than_the_limit() {
     let unmet = |kind: &&ErrorKind| matches!(kind, ErrorKind::NotDurable { .. });
     let unsent = |kind: &&ErrorKind| matches!(kind, ErrorKind::Crowded);
     let (unmet, unsent) = (kinds.iter().filter(unmet).count(), kinds.iter().filter(unsent).count());
-    assert!(unmet >= 4 && unsent >= 1 && unmet + unsent == 16, "{kinds:?}");
+    assert!(unmet >= 4 && unsent >= 1, "{kinds:?}");
     // Four had the whole time for their replica; the others say where theirs went.
-    let queued = |error: &&lockkeeper::Error| error.to_string().contains("before a connection was free");
-    assert_eq!(errors.iter().filter(queued).count(), unmet - 4, "{errors:?}");
+    let unmet = errors.iter().filter(|error| error.is_not_durable());
+    let at_once = unmet.filter(|error| !error.to_string().contains("before a connection was free"));
+    assert_eq!(at_once.count(), 4, "{errors:?}");
     nothing_left(group.primary(), &keeper, "afterwards").await;
     group.replicas()[0].line.release();
     take_at(&keeper, "warm", replicas(1)).await.release().await.unwrap();
@@ -70,7 +73,7 @@ async fn who_finds_no_free_connection_waits_no_longer_than_the_limit() {
 #[tokio::test]
 async fn a_lock_that_may_be_degraded_is_not_because_too_many_wait_for_replicas() {
     let Some(group) = group(1) else { return };
-    let keeper = hasty(group.primary()).await;
+    let keeper = keeper(group.primary()).await;
     let acquire = |keeper: &lockkeeper::Keeper, number: usize| {
         let lock = keeper.lock(format!("{number}")).unwrap().durability(replicas(1)).wait(ms(0));
         async move { lock.or_process_local().acquire().await }
@@ -102,7 +105,6 @@ async fn a_lock_that_may_be_degraded_is_not_because_too_many_wait_for_replicas()
     assert!(outcomes.iter().all(local), "{outcomes:?}");
 }
 
-/// Who has what keeps its connections: those that were there before are there afterwards.
 #[tokio::test]
 async fn a_step_that_was_refused_keeps_its_connection() {
     let Some(group) = group(1) else { return };
@@ -122,7 +124,31 @@ async fn a_step_that_was_refused_keeps_its_connection() {
         let error = try_at(&keeper, "a", replicas(1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused(Refusal::OutOfMemory), "{error}");
     }
-    assert_eq!(connections(), before);
+    let after = connections();
+    assert!(before.iter().all(|connection| after.contains(connection)), "{before:?}, {after:?}");
+}
+
+/// The second copy of what came late does not queue behind the question of the first.
+#[tokio::test]
+async fn what_came_late_is_sent_again_on_a_connection_that_is_free() {
+    if !available(ServerKind::Redis62) || !faketime_available() {
+        return;
+    }
+    let now = SystemClock.wall().as_micros();
+    let clock = FakeClock::new(now).unwrap();
+    let builder = RedisServer::builder().kind(ServerKind::Redis62).faketime(&clock);
+    let group = Replicated::start(&builder, 1).unwrap();
+    let keeper = keeper(group.primary()).await;
+    take_at(&keeper, "held", replicas(1)).await.hand_over().unwrap();
+    // So that the connection has written what nobody acknowledges.
+    group.replicas()[0].line.hold();
+    let error = try_at(&keeper, "unmet", replicas(1)).await.unwrap_err();
+    assert!(error.is_not_durable(), "{error}");
+    clock.advance(secs(5)).unwrap();
+    let started = Instant::now();
+    let busy = try_at(&keeper, "held", replicas(1)).await.unwrap();
+    assert!(matches!(busy, Acquired::Busy(_)), "{busy:?}");
+    assert!(started.elapsed() < secs(1), "{:?}", started.elapsed());
 }
 
 /// What was found to work for one level is remembered when another was asked for in between.

@@ -23,6 +23,8 @@ use crate::node::{LANES, Lane};
 /// their limits. Apart, so that renewals do not wait behind acquisitions that hang; and more renewals, because with a flush
 /// a second each holds its connection for up to one.
 const CONNECTIONS: [usize; LANES] = [4, 8, 2];
+/// Who waits for a place keeps this part of the time for the step itself.
+const KEPT: u32 = 8;
 /// A question that nobody needs the answer of gets so much time, before its connection is given up.
 const GRACE: Duration = Duration::from_millis(2);
 
@@ -102,7 +104,8 @@ impl Pool {
     /// A connection of its own for a step at `level`, once one is free.
     pub(crate) async fn hold(self: &Arc<Self>, level: Durability, within: Duration) -> Result<Held, Failure> {
         let (began, heard) = (Instant::now(), self.heard());
-        let place = match timeout(within, self.places.clone().acquire_owned()).await {
+        let longest = within.saturating_sub(within / KEPT);
+        let place = match timeout(longest, self.places.clone().acquire_owned()).await {
             Ok(Ok(place)) => place,
             _ => return Err(self.full(heard)),
         };
@@ -252,10 +255,10 @@ impl Held {
         if self.level != Durability::AllReplicas {
             return level::count(self.level, answer.ok().as_ref());
         }
-        let online = answer.ok().as_ref().map_or(0, level::online);
-        if online == 0 {
-            return level::replicas(1, None);
-        }
+        let online = answer.ok().as_ref().map(level::online);
+        let Some(online) = online.filter(|online| *online > 0) else {
+            return level::replicas(1, online.map(|_| Value::Int(0)).as_ref());
+        };
         self.owes = true;
         let left = left();
         let answer = self.link.send(&mut up, &level::wait(online, left), left).await;
