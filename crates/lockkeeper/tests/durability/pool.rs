@@ -139,12 +139,13 @@ async fn what_came_late_is_sent_again_on_a_connection_that_is_free() {
     let builder = RedisServer::builder().kind(ServerKind::Redis62).faketime(&clock);
     let group = Replicated::start(&builder, 1).unwrap();
     let keeper = keeper(group.primary()).await;
-    take_at(&keeper, "held", replicas(1)).await.hand_over().unwrap();
+    let held = keeper.lock("held").unwrap().lease(secs(3600)).durability(replicas(1));
+    held.try_acquire().await.unwrap().or_busy().unwrap().hand_over().unwrap();
     // So that the connection has written what nobody acknowledges.
     group.replicas()[0].line.hold();
     let error = try_at(&keeper, "unmet", replicas(1)).await.unwrap_err();
     assert!(error.is_not_durable(), "{error}");
-    clock.advance(secs(5)).unwrap();
+    clock.advance(secs(600)).unwrap();
     let started = Instant::now();
     let busy = try_at(&keeper, "held", replicas(1)).await.unwrap();
     assert!(matches!(busy, Acquired::Busy(_)), "{busy:?}");

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use lockkeeper::{Lock, LossReason};
+use lockkeeper_faults::{RedisServer, Replicated, ServerKind, available};
 use lockkeeper_testkit::wait::until;
 
 use crate::common::{assert_unmet, group, hasty, keeper, replicas};
@@ -35,23 +36,31 @@ async fn a_guard_whose_renewals_are_not_met_ends_at_its_old_deadline() {
     nothing_left(group.primary(), &keeper, "after the loss").await;
 }
 
-/// Nothing had to be lengthened, and a fence that was evicted is not there to be written.
+/// Nothing has to be lengthened, and a fence that was evicted is not there to be written: a server counts what was in its
+/// log after the script, whoever wrote it.
 #[tokio::test]
-async fn a_renewal_that_lengthens_nothing_is_waited_for_all_the_same() {
-    let Some(group) = group(1) else { return };
-    let keeper = hasty(group.primary()).await;
-    let lock = keeper.lock("a").unwrap().lease(secs(30)).no_renewal().durability(replicas(1));
-    let guard = lock.try_acquire().await.unwrap().or_busy().unwrap();
-    let keys = command(group.primary(), &["KEYS", "*"]);
-    let mut keys = keys.as_array().unwrap().iter().map(|key| key.as_str().unwrap());
-    let fence = keys.find(|key| *key != "lock:a").unwrap();
-    group.replicas()[0].line.hold();
-    command(group.primary(), &["DEL", fence]);
-    assert_unmet(&guard.extend(secs(10)).await.unwrap_err(), 0, 1);
-    group.replicas()[0].line.release();
-    guard.extend(secs(10)).await.unwrap();
-    let left = command(group.primary(), &["PTTL", "lock:a"]).as_int().unwrap();
-    assert!(left > 20_000, "it was shortened: {left}");
+async fn a_renewal_that_writes_nothing_is_waited_for_all_the_same() {
+    for kind in ServerKind::ALL.into_iter().filter(|&kind| available(kind)) {
+        let group = Replicated::start(&RedisServer::builder().kind(kind), 1).unwrap();
+        let keeper = hasty(group.primary()).await;
+        let lock = keeper.lock("a").unwrap().lease(secs(30)).no_renewal();
+        let guard = lock.durability(replicas(1)).try_acquire().await.unwrap().or_busy().unwrap();
+        let keys = command(group.primary(), &["KEYS", "*"]);
+        let mut keys = keys.as_array().unwrap().iter().map(|key| key.as_str().unwrap());
+        let fence = keys.find(|key| *key != "lock:a").unwrap();
+        group.replicas()[0].line.hold();
+        command(group.primary(), &["DEL", fence]);
+        let written = offset(&group);
+        assert_unmet(&guard.extend(secs(10)).await.unwrap_err(), 0, 1);
+        assert_eq!(offset(&group), written, "{kind}: it wrote something");
+        let left = command(group.primary(), &["PTTL", "lock:a"]).as_int().unwrap();
+        assert!(left > 20_000, "{kind}: it was shortened: {left}");
+    }
+}
+
+/// How much the primary has written to its log.
+fn offset(group: &Replicated) -> i64 {
+    command(group.primary(), &["ROLE"]).as_array().unwrap()[1].as_int().unwrap()
 }
 
 #[tokio::test]
