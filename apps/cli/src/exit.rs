@@ -66,6 +66,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
         Some(
             ErrorKind::Unreachable
             | ErrorKind::Refused(_)
+            | ErrorKind::Crowded
             | ErrorKind::TooLate
             | ErrorKind::OutcomeUnknown { .. }
             | ErrorKind::NotDurable { .. }

@@ -36,6 +36,9 @@ pub enum ErrorKind {
     Refused(Refusal),
     /// No connection within the limit; nothing was sent. *Not applied.*
     Unreachable,
+    /// Too many steps that wait for replicas or disks were under way, so its turn did not come; nothing was sent. *Not
+    /// applied.* The server is there.
+    Crowded,
     /// It reached the server after its time had passed, so the server took nothing. *Not applied.*
     TooLate,
     /// It was sent and no answer came. *It may or may not have been applied*, now or later, but not after the given
@@ -48,7 +51,7 @@ pub enum ErrorKind {
     /// The primary did it, and fewer than were asked for acknowledged it in time. It is given back (an acquire), or does
     /// not count (a renewal). **Not** a lease.
     NotDurable {
-        /// So many acknowledged it.
+        /// So many are known to have acknowledged it.
         acknowledged: u32,
         /// So many should have.
         wanted: u32,
@@ -169,6 +172,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self.kind() {
             ErrorKind::Unreachable
+            | ErrorKind::Crowded
             | ErrorKind::TooLate
             | ErrorKind::OutcomeUnknown { .. }
             | ErrorKind::NotDurable { .. }
@@ -225,6 +229,7 @@ impl fmt::Display for ErrorKind {
             Self::WrongType => "the key holds something else",
             Self::Refused(_) => "the server refused",
             Self::Unreachable => "the store cannot be reached",
+            Self::Crowded => "too many wait for replicas or disks",
             Self::TooLate => "it reached the server too late and was not applied",
             Self::OutcomeUnknown { .. } => "outcome unknown",
             Self::NotDurable { .. } => "not durable enough",

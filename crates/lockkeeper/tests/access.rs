@@ -75,6 +75,14 @@ async fn soon(condition: impl AsyncFn() -> bool) -> bool {
     true
 }
 
+/// Of what is to be kept beyond it.
+const LEASE: Duration = secs(2);
+
+/// Waits until the lease of what was taken then has passed.
+async fn passed(taken: Instant) {
+    until("the first lease has passed", PATIENT, async || taken.elapsed() > LEASE).await;
+}
+
 async fn locks(keeper: &Keeper) -> Result<(), Error> {
     let lock = keeper.lock_all(["a", "b"])?;
     let guard = lock.try_acquire().await?.or_busy()?;
@@ -145,12 +153,13 @@ async fn listing(keeper: &Keeper, server: &RedisServer) -> Result<(), Error> {
 }
 
 async fn permits(keeper: &Keeper) -> Result<(), Error> {
-    let limit = keeper.concurrency("p", 1)?.lease(ms(300));
+    let limit = keeper.concurrency("p", 1)?.lease(LEASE);
+    let taken = Instant::now();
     let permit = limit.try_acquire().await?.or_full()?;
     assert!(limit.try_acquire().await?.or_full().is_err(), "one of one");
     assert_eq!(limit.holders().await?.len(), 1);
     // Renewed: it is valid after the lease that it began with.
-    tokio::time::sleep(ms(500)).await;
+    passed(taken).await;
     if !permit.is_valid() {
         return Err(degraded("not renewed"));
     }
@@ -180,14 +189,15 @@ async fn limits(keeper: &Keeper, limits: &[&str]) -> Result<(), Error> {
 }
 
 async fn once(keeper: &Keeper, server: &RedisServer) -> Result<(), Error> {
-    let once = keeper.once("o")?.lease(ms(300)).wait(Duration::ZERO);
+    let once = keeper.once("o")?.lease(LEASE).wait(Duration::ZERO);
+    let taken = Instant::now();
     let attempt = claim(&once, "kept").await?;
     is_running(&once, "kept").await?;
     let key = only_key(server, "once:o:kept");
     command(server, &["PERSIST", &key]);
     is_running(&once, "kept").await?;
     // Kept alive beyond the lease that it began with.
-    tokio::time::sleep(ms(500)).await;
+    passed(taken).await;
     if !attempt.is_valid() {
         return Err(degraded("not kept alive"));
     }

@@ -8,6 +8,7 @@ mod support;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use lockkeeper::core::lock::{Identity, Lease, Release, Renew};
 use lockkeeper::core::{Apply, Key, Keys, Prefix, Timestamp};
@@ -18,6 +19,7 @@ use lockkeeper::{
 };
 use lockkeeper_faults::{RedisServer, ServerKind, available};
 use lockkeeper_testkit::fake::{Fake, FakeServer};
+use lockkeeper_testkit::wait::until;
 use support::{PATIENT, SOON, command, got, in_line, ms, secs, take, waits};
 
 /// A user who may do everything but run scripts.
@@ -70,9 +72,10 @@ async fn holds_what_it_promises(url: &str) {
     assert!(one.inspect("a").await.unwrap().holder.is_none());
 
     // Kept beyond the lease that it began with, and lost to nobody.
-    let lock = one.lock("b").unwrap().lease(ms(200));
+    let lock = one.lock("b").unwrap().lease(secs(2));
+    let taken = Instant::now();
     let guard = lock.try_acquire().await.unwrap().or_busy().unwrap();
-    tokio::time::sleep(ms(500)).await;
+    until("its first lease has passed", PATIENT, async || taken.elapsed() > secs(2)).await;
     assert!(guard.is_valid(), "{:?}", guard.loss());
     // Inside a keeper, and between two.
     let inside = waits(lock.clone().wait(secs(20)));
@@ -159,7 +162,7 @@ async fn l103_plain_locks_of_two_keepers_exclude_each_other() {
 async fn l103_a_plain_lock_that_another_took_is_lost() {
     let Some((server, url)) = without_scripts(ServerKind::Valkey) else { return };
     let keeper = plain(&url).await;
-    let guard = keeper.lock("a").unwrap().lease(ms(300)).try_acquire().await.unwrap().or_busy().unwrap();
+    let guard = keeper.lock("a").unwrap().lease(secs(2)).try_acquire().await.unwrap().or_busy().unwrap();
     command(&server, &["SET", "lock:a", "somebody", "PX", "60000"]);
     let reason = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert!(matches!(reason, LossReason::HeldByAnother(_)), "{reason}");

@@ -6,7 +6,7 @@ use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Refusal, Timestamp, Uptime
 use redis::{Cmd, Value};
 
 use crate::cluster::{Errand, Manner, Step};
-use crate::error::{CallError, ServerWords, malformed};
+use crate::error::{CallError, malformed};
 use crate::lasting::Held;
 use crate::link::{Link, Up};
 use crate::native::{self, NotDone, Plain};
@@ -46,13 +46,6 @@ pub(crate) enum Way<'a> {
 }
 
 impl Way<'_> {
-    fn lane(&self) -> Option<Lane> {
-        match self {
-            Self::Lane(lane) => Some(*lane),
-            Self::Held(_) => None,
-        }
-    }
-
     fn link<'a>(&'a self, node: &'a Node) -> &'a Link {
         match self {
             Self::Lane(lane) => node.link(*lane),
@@ -85,20 +78,8 @@ impl<'a, D: Port> Attempt<'a, D> {
     }
 
     /// On the one server that there is.
-    pub(crate) async fn run(mut self, node: &Node, mut way: Way<'_>) -> Result<Answer<D::Reply>, Error> {
-        loop {
-            match self.try_once(node, &mut way, Manner::default()).await {
-                Ok(Step::Done(answer)) => return Ok(answer),
-                Ok(Step::Again) => {}
-                Ok(Step::Refused(words))
-                    if way.lane().is_some() && self.waits_for_a_primary(node, &words) =>
-                {
-                    tokio::time::sleep(FAILOVER_PAUSE).await;
-                }
-                Ok(Step::Refused(words)) => return Err(self.conclude(words.into_error(D::NAME))),
-                Err(error) => return Err(self.conclude(error)),
-            }
-        }
+    pub(crate) async fn run(self, node: &Node) -> Result<Answer<D::Reply>, Error> {
+        alone(node, self.ends, self).await
     }
 
     pub(crate) async fn try_once(
@@ -112,12 +93,10 @@ impl<'a, D: Port> Attempt<'a, D> {
         if self.run_id.is_some_and(|run_id| up.info().run_id != run_id) {
             return Err(Error::new(ErrorKind::Unreachable, D::NAME, "the server was restarted"));
         }
-        if !up.info().scripts {
-            return self.send_plain(node, way.lane(), &mut up).await;
-        }
-        let left = self.left(node);
-        if let Way::Held(held) = way {
-            held.check(&mut up, D::NAME, left).await?;
+        match way {
+            Way::Lane(lane) if !up.info().scripts => return self.send_plain(node, *lane, &mut up).await,
+            Way::Lane(_) => {}
+            Way::Held(held) => held.check(&mut up, D::NAME, self.left(node)).await?,
         }
         self.send(node, way, &mut up, manner).await
     }
@@ -126,11 +105,11 @@ impl<'a, D: Port> Attempt<'a, D> {
     async fn send_plain(
         &mut self,
         node: &Node,
-        lane: Option<Lane>,
+        lane: Lane,
         up: &mut Up,
     ) -> Result<Step<Answer<D::Reply>>, Error> {
-        let (native, lane) = match (self.decision.native(), lane) {
-            (Some(native), Some(lane)) if node.allows_plain() => (native, lane),
+        let native = match self.decision.native() {
+            Some(native) if node.allows_plain() => native,
             _ => return Err(native::forbidden::<D>(D::NAME)),
         };
         let at = node.clock().now();
@@ -260,14 +239,6 @@ impl<'a, D: Port> Attempt<'a, D> {
         }
     }
 
-    /// Another server takes over from the one that said this. On a held connection whoever acquires tries again by
-    /// themselves: it has been asked who else has the write.
-    fn waits_for_a_primary(&self, node: &Node, words: &ServerWords) -> bool {
-        node.lookout().is_some()
-            && passes_with_a_failover(words.refusal())
-            && self.left(node) > FAILOVER_PAUSE
-    }
-
     fn left(&self, node: &Node) -> Duration {
         self.ends.since(node.clock().uptime())
     }
@@ -291,8 +262,26 @@ impl<D: Port> Errand for Attempt<'_, D> {
     }
 }
 
+/// Runs `errand` on the one server that there is; with Sentinels, on whichever takes its place before it `ends`.
+pub(crate) async fn alone<E: Errand>(node: &Node, ends: Uptime, mut errand: E) -> Result<E::Done, Error> {
+    loop {
+        let error = match errand.try_on(node, Manner::default()).await {
+            Ok(Step::Done(done)) => return Ok(done),
+            Ok(Step::Again) => continue,
+            Ok(Step::Refused(words)) => words.into_error(E::NAME),
+            Err(error) => error,
+        };
+        let may_wait = node.lookout().is_some() && ends.since(node.clock().uptime()) > FAILOVER_PAUSE;
+        if !may_wait || !passes_with_a_failover(error.kind()) {
+            return Err(errand.conclude(error));
+        }
+        tokio::time::sleep(FAILOVER_PAUSE).await;
+    }
+}
+
 /// The server is no primary (any more), or not yet: nothing was applied, and the one that is will be found.
-fn passes_with_a_failover(refusal: Refusal) -> bool {
+fn passes_with_a_failover(kind: ErrorKind) -> bool {
+    let ErrorKind::Refused(refusal) = kind else { return false };
     matches!(refusal, Refusal::ReadOnly | Refusal::PrimaryDown | Refusal::Loading)
 }
 

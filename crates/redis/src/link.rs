@@ -226,6 +226,14 @@ impl Link {
         }
     }
 
+    /// There is a connection at the moment, and it leads to a server that was the primary before.
+    pub(crate) fn is_left(&self) -> bool {
+        match self {
+            Self::Own(link) => matches!(&*link.state.borrow(), State::Up(up) if link.is_left(&up.about)),
+            Self::Adopted(_) => false,
+        }
+    }
+
     /// What the probe of the connection found, if there is one at the moment.
     pub(crate) fn info(&self) -> Option<Arc<ServerInfo>> {
         match self {

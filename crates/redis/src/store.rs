@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use redis::{Cmd, FromRedisValue};
 use tokio::sync::watch;
 
-use crate::attempt::{Attempt, Way};
+use crate::attempt::Attempt;
 use crate::clock::ServerClock;
 use crate::cluster::{Cluster, Look, one_slot};
 use crate::config::RedisConfig;
@@ -332,12 +332,12 @@ impl RedisStore {
     ///
     /// # Redis
     /// The script (`EVAL`) and `WAIT` or `WAITAOF` behind it, in one round trip, on a connection that is held for
-    /// this step alone: at most four at once, two for renewals and two on the waiting lane. For all replicas: the script and
+    /// this step alone: at most four at once, eight for renewals and two on the waiting lane. For all replicas: the script and
     /// `ROLE`, then `WAIT`. A new connection tries these commands once.
     ///
     /// # Errors
     /// As for any decision. *Not supported here*, before anything was taken: the server or the user has no such
-    /// command, or the connection was lent. *Unreachable*: no connection became free.
+    /// command, or the connection was lent. *Crowded*: no connection became free, and the server is there.
     ///
     /// # Cancel safety
     /// As for any decision. The connection is given up.
@@ -434,7 +434,7 @@ impl RedisStore {
         let node = self.one(D::NAME)?;
         let ends = node.clock().uptime().after(within);
         let attempt = Attempt::new(self.lane, at, decision, ends).of_run(run_id);
-        attempt.run(node, Way::Lane(self.lane)).await
+        attempt.run(node).await
     }
 
     /// The one server.
@@ -464,7 +464,7 @@ impl<D: Port> Apply<D> for RedisStore {
         match &self.shared.topology {
             Topology::One(node) => {
                 let ends = node.clock().uptime().after(within);
-                Attempt::new(self.lane, at, decision, ends).run(node, Way::Lane(self.lane)).await
+                Attempt::new(self.lane, at, decision, ends).run(node).await
             }
             Topology::Cluster(cluster) => {
                 let slot = one_slot(D::NAME, at).map_err(|error| error.with_key(at))?;

@@ -5,6 +5,7 @@ mod cluster;
 mod once;
 mod permits;
 mod quorum;
+mod six;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ pub use self::cluster::{InOneSlot, SteppedCluster};
 pub use self::once::{OnceArm, OnceKept, OncePlant, OnceStore, once_key};
 pub use self::permits::{PermitArm, PermitPlant, PermitStore};
 pub use self::quorum::SteppedQuorum;
+pub use self::six::{RealCluster, UnderTag};
 
 /// What a foreign client may leave behind.
 #[derive(Clone, Debug)]

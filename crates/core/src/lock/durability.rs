@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::acquire::{Acquire, AcquireReply};
 use super::permit::{AcquirePermit, AcquirePermitReply, RenewPermit, RenewPermitReply};
@@ -176,12 +177,16 @@ pub struct Lasting<R> {
 /// A level that was not met in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// So many acknowledged it.
+    /// So many are known to have acknowledged it.
     pub acknowledged: u32,
     /// So many should have.
     pub wanted: u32,
     /// Who they are, for people.
     pub of: Acknowledging,
+    /// The question was answered; else it is not known how many have it.
+    pub is_known: bool,
+    /// So much of the step's time went by before it had a connection, where that was most of it; else zero.
+    pub queued: Duration,
 }
 
 /// Who acknowledges.
@@ -214,14 +219,21 @@ impl<R> Lasting<R> {
 impl Shortfall {
     /// As the error of `operation`.
     pub fn into_error(self, operation: &'static str) -> Error {
-        let Self { acknowledged, wanted, of } = self;
+        let Self { acknowledged, wanted, of, is_known, queued } = self;
         let who = match (of, wanted) {
             (Acknowledging::Replicas, 1) => "replica",
             (Acknowledging::Replicas, _) => "replicas",
             (Acknowledging::Disks, 1) => "disk",
             (Acknowledging::Disks, _) => "disks",
         };
-        let detail = format!("{acknowledged} of {wanted} {who} acknowledged it in time");
+        let mut detail = match is_known {
+            true => format!("{acknowledged} of {wanted} {who} acknowledged it in time"),
+            false => format!("it is unknown how many of {wanted} {who} have it: no answer to that in time"),
+        };
+        if !queued.is_zero() {
+            let waited = queued.as_millis();
+            detail.push_str(&format!("; {waited} ms of that went by before a connection was free"));
+        }
         Error::new(ErrorKind::NotDurable { acknowledged, wanted }, operation, detail)
     }
 }
@@ -266,12 +278,24 @@ mod tests {
 
     #[test]
     fn a_shortfall_says_how_many_of_how_many() {
-        let shortfall = Shortfall { acknowledged: 1, wanted: 2, of: Acknowledging::Replicas };
+        let shortfall = Shortfall {
+            acknowledged: 1,
+            wanted: 2,
+            of: Acknowledging::Replicas,
+            is_known: true,
+            queued: Duration::ZERO,
+        };
         let error = shortfall.into_error("acquire");
         assert_eq!(error.kind(), ErrorKind::NotDurable { acknowledged: 1, wanted: 2 });
         assert!(error.to_string().contains("1 of 2 replicas acknowledged it in time"), "{error}");
         assert!(error.is_transient() && !error.may_have_been_applied());
-        let disk = Shortfall { acknowledged: 0, wanted: 1, of: Acknowledging::Disks }.into_error("renew");
-        assert!(disk.detail().starts_with("0 of 1 disk "), "{disk}");
+        assert!(!error.detail().contains("connection"), "{error}");
+        let disk = Shortfall { acknowledged: 0, wanted: 1, of: Acknowledging::Disks, ..shortfall };
+        let error = disk.into_error("renew");
+        assert!(error.detail().starts_with("0 of 1 disk "), "{error}");
+        let late = Shortfall { queued: Duration::from_millis(1900), ..disk }.into_error("renew");
+        assert!(late.detail().contains("1900 ms of that went by before a connection"), "{late}");
+        let unknown = Shortfall { is_known: false, ..disk }.into_error("renew");
+        assert!(unknown.detail().contains("unknown how many of 1 disk"), "{unknown}");
     }
 }

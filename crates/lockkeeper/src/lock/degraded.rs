@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockkeeper_core::lock::Fence;
-use lockkeeper_core::{Error, Keys};
+use lockkeeper_core::{Error, ErrorKind, Keys};
 
 use super::builder::Lock;
 use super::guard::LockGuard;
@@ -89,8 +89,9 @@ impl Lock {
 
 /// The store cannot take locks for now, and may again without anybody changing a configuration.
 pub(super) fn is_away(error: &Error) -> bool {
-    // Too few that have it are no reason to do with less.
-    error.is_transient() && !error.is_busy() && !error.is_not_durable()
+    // Too few that have it, or too many who wait for them, are no reason to do with less.
+    let is_there = error.is_busy() || error.is_not_durable() || error.kind() == ErrorKind::Crowded;
+    error.is_transient() && !is_there
 }
 
 impl DegradableLock {

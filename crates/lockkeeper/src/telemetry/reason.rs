@@ -13,6 +13,7 @@ pub(crate) enum Reason {
     Busy,
     Cancelled,
     Closed,
+    Crowded,
     Expired,
     Failover,
     HeldByAnother,
@@ -33,12 +34,13 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// In the order of their numbers.
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::None,
         Self::BadArgument,
         Self::Busy,
         Self::Cancelled,
         Self::Closed,
+        Self::Crowded,
         Self::Expired,
         Self::Failover,
         Self::HeldByAnother,
@@ -77,6 +79,7 @@ impl Reason {
             Self::Busy => "busy",
             Self::Cancelled => "cancelled",
             Self::Closed => "closed",
+            Self::Crowded => "crowded",
             Self::Expired => "expired",
             Self::Failover => "failover",
             Self::HeldByAnother => "held_by_another",
@@ -132,6 +135,7 @@ impl From<&Error> for Reason {
             ErrorKind::WrongType => Self::WrongType,
             ErrorKind::Refused(_) => Self::Refused,
             ErrorKind::Unreachable => Self::Unreachable,
+            ErrorKind::Crowded => Self::Crowded,
             ErrorKind::TooLate => Self::TooLate,
             ErrorKind::OutcomeUnknown { .. } => Self::OutcomeUnknown,
             ErrorKind::NotDurable { .. } => Self::NotDurable,

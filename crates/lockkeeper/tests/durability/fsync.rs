@@ -23,6 +23,36 @@ async fn what_is_on_disk_is_there_after_the_server_was_killed() {
     assert_eq!(token_on(&server, "a"), token_of(&guard));
 }
 
+/// A loss of power, imitated: what was written and not flushed is cut off. The file is flushed once a second here, so what
+/// it had when the level was met is what the disk has.
+#[tokio::test]
+async fn what_is_on_disk_survives_a_loss_of_power_and_what_is_accepted_need_not() {
+    if !available(ServerKind::Valkey) {
+        return;
+    }
+    let server = RedisServer::builder().kind(ServerKind::Valkey).persistent().start().unwrap();
+    let keeper = keeper(&server).await;
+    let guard = take_at(&keeper, "flushed", Durability::fsync()).await;
+    let file = log_of(&server);
+    let flushed = std::fs::metadata(&file).unwrap().len();
+    let accepted = take_at(&keeper, "accepted", Durability::Accepted).await;
+    server.kill().unwrap();
+    let log = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    assert!(log.metadata().unwrap().len() > flushed, "nothing was written since");
+    log.set_len(flushed).unwrap();
+    server.restart().unwrap();
+    assert_eq!(token_on(&server, "flushed"), token_of(&guard));
+    assert_eq!(token_on(&server, "accepted"), None, "the loss that this level allows");
+    drop(accepted);
+}
+
+/// The file that is written to.
+fn log_of(server: &RedisServer) -> std::path::PathBuf {
+    let files = std::fs::read_dir(server.folder().join("appendonlydir")).unwrap();
+    let mut files = files.map(|file| file.unwrap().path());
+    files.find(|file| file.to_string_lossy().ends_with(".incr.aof")).unwrap()
+}
+
 /// A server that leaves flushing to the system never says that it did.
 #[tokio::test]
 async fn a_file_that_is_not_flushed_meets_no_level() {

@@ -2,15 +2,17 @@
 
 use std::time::Instant;
 
-use lockkeeper::{Durability, ErrorKind};
+use lockkeeper::core::Clock;
+use lockkeeper::{Acquired, Degradable, Durability, ErrorKind, Refusal, SystemClock};
+use lockkeeper_faults::{FakeClock, RedisServer, Replicated, ServerKind, available, faketime_available};
 use lockkeeper_testkit::drops::drop_at_every_poll;
 use tokio::task::JoinSet;
 
 use crate::common::{LIMIT, group, hasty, keeper, replicas, take_at, try_at};
-use crate::support::{command, median, ms, nothing_left, secs};
+use crate::support::{calls, command, median, ms, nothing_left, secs};
 
-/// Three lanes, three pools of 4, 2 and 2, and the one that looks.
-const MOST_CONNECTIONS: usize = 3 + 4 + 2 + 2 + 1;
+/// Three lanes, three pools of 4, 8 and 2, and the one that looks.
+const MOST_CONNECTIONS: usize = 3 + 4 + 8 + 2 + 1;
 
 #[tokio::test]
 async fn sixteen_at_once_share_a_few_connections() {
@@ -50,16 +52,121 @@ async fn who_finds_no_free_connection_waits_no_longer_than_the_limit() {
         let keeper = keeper.clone();
         tasks.spawn(async move { try_at(&keeper, &format!("{number}"), replicas(1)).await.unwrap_err() });
     }
-    let kinds: Vec<_> = tasks.join_all().await.iter().map(lockkeeper::Error::kind).collect();
+    let errors = tasks.join_all().await;
+    let kinds: Vec<_> = errors.iter().map(lockkeeper::Error::kind).collect();
     let took = started.elapsed();
     assert!(took < LIMIT * 3, "{took:?}");
     let unmet = |kind: &&ErrorKind| matches!(kind, ErrorKind::NotDurable { .. });
-    let unsent = |kind: &&ErrorKind| matches!(kind, ErrorKind::Unreachable);
+    let unsent = |kind: &&ErrorKind| matches!(kind, ErrorKind::Crowded);
     let (unmet, unsent) = (kinds.iter().filter(unmet).count(), kinds.iter().filter(unsent).count());
     assert!(unmet >= 4 && unsent >= 1, "{kinds:?}");
+    // Four had the whole time for their replica; the others say where theirs went.
+    let unmet = errors.iter().filter(|error| error.is_not_durable());
+    let at_once = unmet.filter(|error| !error.to_string().contains("before a connection was free"));
+    assert_eq!(at_once.count(), 4, "{errors:?}");
     nothing_left(group.primary(), &keeper, "afterwards").await;
     group.replicas()[0].line.release();
     take_at(&keeper, "warm", replicas(1)).await.release().await.unwrap();
+}
+
+/// The primary is healthy, so nobody is alone in this process, however many wait for its replica.
+#[tokio::test]
+async fn a_lock_that_may_be_degraded_is_not_because_too_many_wait_for_replicas() {
+    let Some(group) = group(1) else { return };
+    let keeper = keeper(group.primary()).await;
+    let acquire = |keeper: &lockkeeper::Keeper, number: usize| {
+        let lock = keeper.lock(format!("{number}")).unwrap().durability(replicas(1)).wait(ms(0));
+        async move { lock.or_process_local().acquire().await }
+    };
+    assert!(matches!(acquire(&keeper, 99).await.unwrap(), Degradable::Held(_)));
+    group.replicas()[0].line.hold();
+    let mut tasks = JoinSet::new();
+    for number in 0..16 {
+        tasks.spawn(acquire(&keeper, number));
+    }
+    let outcomes = tasks.join_all().await;
+    let crowded = |outcome: &&Result<Degradable, lockkeeper::Error>| {
+        outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Crowded)
+    };
+    assert!(outcomes.iter().all(Result::is_err), "{outcomes:?}");
+    assert!(outcomes.iter().any(|outcome| crowded(&outcome)), "{outcomes:?}");
+    nothing_left(group.primary(), &keeper, "afterwards").await;
+
+    // One that is silent is away, also for those who stand in the queue.
+    group.replicas()[0].line.release();
+    group.primary().pause().unwrap();
+    let mut tasks = JoinSet::new();
+    for number in 100..108 {
+        tasks.spawn(acquire(&keeper, number));
+    }
+    let outcomes = tasks.join_all().await;
+    group.primary().resume().unwrap();
+    let local = |outcome: &Result<Degradable, lockkeeper::Error>| matches!(outcome, Ok(Degradable::Local(_)));
+    assert!(outcomes.iter().all(local), "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn a_step_that_was_refused_keeps_its_connection() {
+    let Some(group) = group(1) else { return };
+    let keeper = keeper(group.primary()).await;
+    for level in [replicas(1), Durability::AllReplicas] {
+        take_at(&keeper, "a", level).await.release().await.unwrap();
+    }
+    let connections = || {
+        let list = command(group.primary(), &["CLIENT", "LIST", "TYPE", "NORMAL"]);
+        let theirs = list.as_str().unwrap().lines().filter(|line| !line.contains("cmd=client"));
+        theirs.map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = connections();
+    assert!(before.len() >= 2, "{before:?}");
+    command(group.primary(), &["CONFIG", "SET", "maxmemory", "1"]);
+    for _ in 0..20 {
+        let error = try_at(&keeper, "a", replicas(1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused(Refusal::OutOfMemory), "{error}");
+    }
+    let after = connections();
+    assert!(before.iter().all(|connection| after.contains(connection)), "{before:?}, {after:?}");
+}
+
+/// The second copy of what came late does not queue behind the question of the first.
+#[tokio::test]
+async fn what_came_late_is_sent_again_on_a_connection_that_is_free() {
+    if !available(ServerKind::Redis62) || !faketime_available() {
+        return;
+    }
+    let now = SystemClock.wall().as_micros();
+    let clock = FakeClock::new(now).unwrap();
+    let builder = RedisServer::builder().kind(ServerKind::Redis62).faketime(&clock);
+    let group = Replicated::start(&builder, 1).unwrap();
+    let keeper = keeper(group.primary()).await;
+    let held = keeper.lock("held").unwrap().lease(secs(3600)).durability(replicas(1));
+    held.try_acquire().await.unwrap().or_busy().unwrap().hand_over().unwrap();
+    // So that there is something that nobody acknowledges.
+    group.replicas()[0].line.hold();
+    command(group.primary(), &["SET", "x", "1"]);
+    clock.advance(secs(600)).unwrap();
+    let started = Instant::now();
+    let busy = try_at(&keeper, "held", replicas(1)).await.unwrap();
+    assert!(matches!(busy, Acquired::Busy(_)), "{busy:?}");
+    assert!(started.elapsed() < secs(1), "{:?}", started.elapsed());
+}
+
+/// What was found to work for one level is remembered when another was asked for in between.
+#[tokio::test]
+async fn levels_by_turns_are_tried_out_once() {
+    let Some(group) = group(1) else { return };
+    let keeper = keeper(group.primary()).await;
+    let both = async || {
+        for level in [replicas(1), Durability::AllReplicas] {
+            take_at(&keeper, "a", level).await.release().await.unwrap();
+        }
+    };
+    both().await;
+    let before = calls(group.primary(), &["wait", "role"]);
+    for _ in 0..10 {
+        both().await;
+    }
+    assert_eq!(calls(group.primary(), &["wait", "role"]) - before, 10 * 3);
 }
 
 #[tokio::test]

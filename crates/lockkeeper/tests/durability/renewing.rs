@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use lockkeeper::{Lock, LossReason};
+use lockkeeper_faults::{RedisServer, Replicated, ServerKind, available};
 use lockkeeper_testkit::wait::until;
 
-use crate::common::{group, keeper, replicas};
+use crate::common::{assert_unmet, group, hasty, keeper, replicas};
 use crate::support::{SOON, calls, command, ms, nothing_left, secs};
 
 const LEASE: std::time::Duration = ms(1500);
@@ -33,6 +34,27 @@ async fn a_guard_whose_renewals_are_not_met_ends_at_its_old_deadline() {
     assert!(left > 0, "the primary renewed it: {left}");
     drop(guard);
     nothing_left(group.primary(), &keeper, "after the loss").await;
+}
+
+/// Nothing has to be lengthened, and a fence that was evicted is not there to be written.
+#[tokio::test]
+async fn a_renewal_that_lengthens_nothing_is_waited_for_all_the_same() {
+    for kind in ServerKind::ALL.into_iter().filter(|&kind| available(kind)) {
+        let group = Replicated::start(&RedisServer::builder().kind(kind), 1).unwrap();
+        let keeper = hasty(group.primary()).await;
+        let lock = keeper.lock("a").unwrap().lease(secs(30)).no_renewal();
+        let guard = lock.durability(replicas(1)).try_acquire().await.unwrap().or_busy().unwrap();
+        let keys = command(group.primary(), &["KEYS", "*"]);
+        let mut keys = keys.as_array().unwrap().iter().map(|key| key.as_str().unwrap());
+        let fence = keys.find(|key| *key != "lock:a").unwrap();
+        group.replicas()[0].line.hold();
+        command(group.primary(), &["DEL", fence]);
+        let extended = guard.extend(secs(10)).await;
+        assert!(extended.is_err(), "{kind}: nobody was waited for");
+        assert_unmet(&extended.unwrap_err(), 0, 1);
+        let left = command(group.primary(), &["PTTL", "lock:a"]).as_int().unwrap();
+        assert!(left > 20_000, "{kind}: it was shortened: {left}");
+    }
 }
 
 #[tokio::test]

@@ -112,6 +112,23 @@ async fn a_user_who_may_not_wait_is_told_before_anything_is_taken() {
     }
 }
 
+/// A plain lock could be had; what cannot is the level, and that is said.
+#[tokio::test]
+async fn where_scripts_are_forbidden_it_is_the_level_that_cannot_be_had() {
+    if !available(ServerKind::Valkey) {
+        return;
+    }
+    let server = RedisServer::builder().kind(ServerKind::Valkey).start().unwrap();
+    command(&server, &["ACL", "SETUSER", "plain", "on", ">pw", "~*", "+@all", "-@scripting"]);
+    let url = server.url().replace("redis://", "redis://plain:pw@");
+    let keeper = Keeper::builder().url(&url).unwrap().without_scripts().connect().await.unwrap();
+    let lock = keeper.lock("a").unwrap().durability(replicas(1));
+    assert_unsupported(&lock.try_acquire().await.unwrap_err(), "replicas=1 was asked for");
+    assert_unsupported(&lock.wait(secs(1)).acquire().await.unwrap_err(), "replicas=1 was asked for");
+    assert!(is_empty(&server));
+    assert!(try_at(&keeper, "a", Durability::Accepted).await.unwrap().held().is_some());
+}
+
 /// It refuses `WAIT` in words of its own; whatever is asked, the answer is that it is a replica.
 #[tokio::test]
 async fn l80_a_server_that_was_demoted_takes_nothing_and_says_what_it_is() {

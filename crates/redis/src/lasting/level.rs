@@ -17,14 +17,22 @@ pub(crate) struct Count {
     pub(crate) acknowledged: u32,
     pub(crate) wanted: u32,
     pub(crate) of: Acknowledging,
+    /// The question was answered.
+    pub(crate) is_known: bool,
 }
 
 impl Count {
-    pub(crate) fn shortfall(self) -> Option<Shortfall> {
-        let Self { acknowledged, wanted, of } = self;
-        (acknowledged < wanted).then_some(Shortfall { acknowledged, wanted, of })
+    pub(crate) fn shortfall(self, queued: Duration) -> Option<Shortfall> {
+        let Self { acknowledged, wanted, of, is_known } = self;
+        (acknowledged < wanted).then_some(Shortfall { acknowledged, wanted, of, is_known, queued })
     }
 }
+
+/// Commands, a bit for each.
+pub(super) type Commands = u8;
+const WAIT: Commands = 1;
+const ROLE: Commands = 1 << 1;
+const WAITAOF: Commands = 1 << 2;
 
 /// What is sent right behind the script. For all replicas, the question who they are: that depends on the moment.
 pub(super) fn question(level: Durability, left: Duration) -> Cmd {
@@ -55,14 +63,23 @@ fn milliseconds(left: Duration) -> u64 {
 }
 
 /// Commands that ask for nothing, sent beforehand to see whether they may be used.
-pub(super) fn probes(level: Durability) -> Vec<Cmd> {
+pub(super) fn probes(level: Durability) -> Vec<(Commands, Cmd)> {
     let shortest = Duration::from_millis(1);
     match level {
-        Durability::AllReplicas => vec![wait(0, shortest), cmd("ROLE")],
-        Durability::Accepted | Durability::Replicas(_) => vec![wait(0, shortest)],
-        // Nothing was written on this connection yet, so the disk has it.
-        Durability::Fsync { .. } => vec![wait_aof(0, shortest)],
+        Durability::AllReplicas => vec![(WAIT, wait(0, shortest)), (ROLE, cmd("ROLE"))],
+        Durability::Accepted | Durability::Replicas(_) => vec![(WAIT, wait(0, shortest))],
+        // Where nothing was written on this connection yet, the disk has it.
+        Durability::Fsync { .. } => vec![(WAITAOF, wait_aof(0, shortest))],
     }
+}
+
+/// The script itself may not be run: where plain locks will do, none of them lasts.
+pub(super) fn without_scripts(level: Durability, operation: &'static str) -> Error {
+    let detail = format!(
+        "{level} was asked for, which needs a script to wait behind, and this server or user may not run scripts (EVAL); \
+         nothing was taken"
+    );
+    Error::new(ErrorKind::Unsupported, operation, detail)
 }
 
 /// What a refused probe means: nothing was taken.
@@ -107,7 +124,8 @@ pub(super) fn count(level: Durability, answer: Option<&Value>) -> Count {
 
 /// Reads the answer of `WAIT`.
 pub(super) fn replicas(wanted: u32, answer: Option<&Value>) -> Count {
-    Count { acknowledged: answer.map_or(0, number), wanted, of: Acknowledging::Replicas }
+    let (acknowledged, is_known) = (answer.map_or(0, number), answer.is_some());
+    Count { acknowledged, wanted, of: Acknowledging::Replicas, is_known }
 }
 
 /// The primary's disk is one of them, and no replica's disk stands for it.
@@ -123,6 +141,7 @@ fn disks(replicas: u32, answer: Option<&Value>) -> Count {
         acknowledged: own.min(1).saturating_add(others.min(replicas)),
         wanted: replicas.saturating_add(1),
         of: Acknowledging::Disks,
+        is_known: answer.is_some(),
     }
 }
 
@@ -140,7 +159,7 @@ mod tests {
     use super::*;
 
     fn met(level: Durability, answer: &Value) -> bool {
-        count(level, Some(answer)).shortfall().is_none()
+        count(level, Some(answer)).shortfall(Duration::ZERO).is_none()
     }
 
     #[test]
@@ -150,7 +169,8 @@ mod tests {
         for unmet in [Value::Int(1), Value::Int(-1), Value::Nil, Value::Array(vec![Value::Int(2)])] {
             assert!(!met(two, &unmet), "{unmet:?}");
         }
-        assert_eq!(count(two, None), Count { acknowledged: 0, wanted: 2, of: Acknowledging::Replicas });
+        let nothing = Count { acknowledged: 0, wanted: 2, of: Acknowledging::Replicas, is_known: false };
+        assert_eq!(count(two, None), nothing);
     }
 
     #[test]

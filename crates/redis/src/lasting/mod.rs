@@ -12,7 +12,7 @@ use std::time::Duration;
 use lockkeeper_core::lock::{Durability, Lasting, Leasing};
 use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Uptime};
 
-use crate::attempt::{Attempt, Way};
+use crate::attempt::{Attempt, Way, alone};
 use crate::cluster::{Cluster, Errand, Manner, Step};
 use crate::node::{Lane, Node};
 use crate::port::Port;
@@ -28,8 +28,8 @@ pub(crate) async fn apply<D: Port + Leasing>(
     level: Durability,
     ends: Uptime,
 ) -> Result<Lasting<D::Reply>, Error> {
-    let mut held = hold(node, lane, level, D::NAME, ends).await.map_err(|error| error.with_key(at))?;
-    let answer = Attempt::new(lane, at, decision, ends).run(node, Way::Held(&mut held)).await?;
+    let errand = Lasted { attempt: Attempt::new(lane, at, decision, ends), lane, level, ends };
+    let (answer, held) = alone(node, ends, errand).await?;
     Ok(settled::<D>(answer, held, || ends.since(node.clock().uptime())).await)
 }
 
@@ -58,11 +58,11 @@ async fn settled<D: Port + Leasing>(
         held.let_be().await;
         return Lasting::met(answer);
     }
-    let shortfall = held.acknowledged(left).await.shortfall();
+    let shortfall = held.acknowledged(left).await.shortfall(held.queued());
     Lasting { answer, shortfall }
 }
 
-/// A step that must last, on its way through a cluster: at each server over a connection that is held there.
+/// A step that must last, on its way: each copy over a connection that is held for it.
 struct Lasted<'a, D> {
     attempt: Attempt<'a, D>,
     lane: Lane,
@@ -78,7 +78,11 @@ impl<D: Port + Leasing> Errand for Lasted<'_, D> {
         let mut held = hold(node, self.lane, self.level, D::NAME, self.ends).await?;
         Ok(match self.attempt.try_once(node, &mut Way::Held(&mut held), manner).await? {
             Step::Done(answer) => Step::Done((answer, held)),
-            Step::Again => Step::Again,
+            Step::Again => {
+                // The next copy would come behind the question of this one.
+                held.let_be().await;
+                Step::Again
+            }
             Step::Refused(words) => Step::Refused(words),
         })
     }
@@ -90,11 +94,30 @@ impl<D: Port + Leasing> Errand for Lasted<'_, D> {
 
 /// Finds out whether the server can meet `level`, by its commands, without taking anything.
 pub(crate) async fn check(node: &Node, lane: Lane, level: Durability, ends: Uptime) -> Result<(), Error> {
-    const OPERATION: &str = "durability";
-    let mut held = hold(node, lane, level, OPERATION, ends).await?;
-    let left = || ends.since(node.clock().uptime());
-    let mut up = held.link().up(left()).await.map_err(|failure| failure.into_error(OPERATION))?;
-    held.check(&mut up, OPERATION, left()).await
+    alone(node, ends, Checked { lane, level, ends }).await
+}
+
+/// The question whether a level can be met.
+struct Checked {
+    lane: Lane,
+    level: Durability,
+    ends: Uptime,
+}
+
+impl Errand for Checked {
+    type Done = ();
+    const NAME: &'static str = "durability";
+
+    async fn try_on(&mut self, node: &Node, _: Manner) -> Result<Step<()>, Error> {
+        let mut held = hold(node, self.lane, self.level, Self::NAME, self.ends).await?;
+        let left = || self.ends.since(node.clock().uptime());
+        let mut up = held.link().up(left()).await.map_err(|failure| failure.into_error(Self::NAME))?;
+        held.check(&mut up, Self::NAME, left()).await.map(Step::Done)
+    }
+
+    fn conclude(&self, error: Error) -> Error {
+        error
+    }
 }
 
 async fn hold(

@@ -28,11 +28,9 @@ end
 
 local lease, retention = tonumber(ARGV[2]), tonumber(ARGV[4])
 for i = 1, #KEYS, 2 do
-  local left = redis.call('PTTL', KEYS[i])
-  if left < lease then
-    left = lease
-    redis.call('PEXPIRE', KEYS[i], ARGV[2])
-  end
+  -- Written in any case: who waits until a renewal lasts waits for what this connection wrote.
+  local left = math.max(redis.call('PTTL', KEYS[i]), lease)
+  redis.call('PEXPIRE', KEYS[i], string.format('%.0f', left))
   -- What has no expiry is not ours.
   if redis.call('PTTL', KEYS[i + 1]) > 0 then
     redis.call('PEXPIRE', KEYS[i + 1], string.format('%.0f', left + retention))
