@@ -125,7 +125,12 @@ struct Patient<'a> {
 impl Patient<'_> {
     async fn examine(&self) -> anyhow::Result<Report> {
         if let Some(store) = self.keeper.quorum_store() {
-            return Ok(majority::examine(self.keeper, store).await);
+            let servers: Vec<_> = store.each().map(|(name, server)| (name, server.clone())).collect();
+            let stores: Vec<RedisStore> = servers.iter().map(|(_, store)| store.clone()).collect();
+            let mut found = self.permissions(&servers).await?;
+            found.extend(keys::check(self.keeper, &stores, self.prefix).await);
+            found.extend(self.names_sentinels().then(sentinels::not_here));
+            return Ok(majority::examine(self.keeper, store, found).await);
         }
         let Some(store) = self.keeper.redis_store() else { anyhow::bail!("the store is not a Redis server") };
         let info = store.server_info(facts::LOOK).await?;
@@ -133,17 +138,19 @@ impl Patient<'_> {
         if let Some(found) = server::sentinel(&info) {
             return Ok(Report::new(health.address, server::describe(&info), None, vec![found]));
         }
-        let (mut found, stores) = match store.servers(facts::LOOK).await? {
+        let (mut found, servers) = match store.servers(facts::LOOK).await? {
             Some(all) => {
                 let servers = cluster::servers(all).await;
                 let mut found: Vec<Finding> = server::version(&info).into_iter().collect();
                 found.extend(cluster::check(&servers).await);
-                (found, servers.into_iter().map(|server| server.store).collect())
+                found.extend(self.names_sentinels().then(sentinels::not_here));
+                let there = servers.into_iter().filter(cluster::Server::is_there);
+                (found, there.map(|server| (server.name, server.store)).collect())
             }
-            None => (self.of_one(store, &info, &health).await, vec![store.clone()]),
+            None => (self.of_one(store, &info, &health).await, vec![(health.address.clone(), store.clone())]),
         };
-        let first = stores.first().unwrap_or(store);
-        found.extend(self.permissions(first, &info).await?);
+        found.extend(self.permissions(&servers).await?);
+        let stores: Vec<RedisStore> = servers.into_iter().map(|(_, store)| store).collect();
         found.extend(keys::check(self.keeper, &stores, self.prefix).await);
         found.extend(limits::check(&stores, self.limit_prefix).await);
         let round_trip = health.round_trip.ok().and_then(|time| u64::try_from(time.as_micros()).ok());
@@ -156,7 +163,10 @@ impl Patient<'_> {
         found.extend(self.clocks(health, &facts).await);
         if let Some(views) = store.sentinels().await {
             found.push(sentinels::check(&views));
+            found.extend(sentinels::rights(&views, sentinel_user_of(self.url), self.names_sentinels()));
             found.extend(sentinels::lag(&facts));
+        } else if self.names_sentinels() {
+            found.push(sentinels::not_here());
         }
         found
     }
@@ -179,20 +189,68 @@ impl Patient<'_> {
         clock::replicas(self.common, self.url, &replication::listed(facts), health.server_ahead_us).await
     }
 
-    async fn permissions(&self, store: &RedisStore, info: &ServerInfo) -> Result<Vec<Finding>, Error> {
+    /// On each of these: users are not copied from one server to another.
+    async fn permissions(&self, servers: &[(String, RedisStore)]) -> Result<Vec<Finding>, Error> {
+        let of_servers = |feature: &Feature| *feature != Feature::Sentinels;
+        let named: Vec<Feature> = self.features.iter().copied().filter(of_servers).collect();
+        if named.is_empty() && !self.features.is_empty() {
+            return Ok(vec![]);
+        }
+        let usual = self.usual();
+        let mut seen = vec![];
+        for (name, store) in servers {
+            let found = match self.permissions_at(store, &named, &usual).await {
+                Err(error) if servers.len() > 1 => vec![not_examined(&error)],
+                found => found?,
+            };
+            seen.extend(found.into_iter().map(|finding| (name.as_str(), finding)));
+        }
+        Ok(cluster::merged(seen, servers.len()))
+    }
+
+    async fn permissions_at(
+        &self,
+        store: &RedisStore,
+        named: &[Feature],
+        usual: &[Feature],
+    ) -> Result<Vec<Finding>, Error> {
         let asked = permissions::Asked {
-            features: self.features,
+            features: named,
+            usual,
+            has_others: !is_majority(self.url) && !self.common.does_without_scripts(),
             prefixes: self.prefixes,
-            version: info.compatible_with,
+            version: store.server_info(facts::LOOK).await?.compatible_with,
         };
         match Trial::new(store, self.prefixes, self.user, user_of(self.url)).await {
             Ok(trial) => permissions::check(&trial, &asked).await,
-            Err(error) => Ok(vec![
-                Finding::new("permissions", Level::Note, "The permissions were not examined")
-                    .seen(format!("{}.", words(&error))),
-            ]),
+            Err(error) => Ok(vec![not_examined(&error)]),
         }
     }
+
+    /// What is needed by whoever names no feature: that of locks, and that of the URL's form.
+    fn usual(&self) -> Vec<Feature> {
+        let mut usual = match self.common.does_without_scripts() {
+            true => permissions::OF_PLAIN_LOCKS.to_vec(),
+            false => permissions::OF_LOCKS.to_vec(),
+        };
+        let scheme = self.url.split(':').next().unwrap_or_default();
+        usual.extend(match scheme.split_once('+').map(|(_, form)| form) {
+            Some("cluster") => Some(Feature::Cluster),
+            Some("sentinel") => Some(Feature::Sentinel),
+            Some("quorum") => Some(Feature::Quorum),
+            _ => None,
+        });
+        usual
+    }
+
+    fn names_sentinels(&self) -> bool {
+        self.features.contains(&Feature::Sentinels)
+    }
+}
+
+fn not_examined(error: &Error) -> Finding {
+    let title = "The permissions were not examined";
+    Finding::new("permissions", Level::Note, title).seen(format!("{}.", words(error)))
 }
 
 /// A feature as typed.
@@ -207,14 +265,24 @@ fn user_of(url: &str) -> &str {
     user.filter(|user| !user.is_empty()).unwrap_or("default")
 }
 
+/// The user that a URL names for the Sentinels, or `default`.
+fn sentinel_user_of(url: &str) -> &str {
+    let parameters = url.split_once('?').map_or("", |(_, rest)| rest);
+    let user = parameters.split('&').find_map(|pair| pair.strip_prefix("sentinel_user="));
+    user.filter(|user| !user.is_empty()).unwrap_or("default")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::user_of;
+    use super::{sentinel_user_of, user_of};
 
     #[test]
     fn the_user_is_read_without_the_password() {
         assert_eq!(user_of("redis://app:secret@host:6379/0"), "app");
         assert_eq!(user_of("redis://:secret@host"), "default");
         assert_eq!(user_of("unix:///run/redis.sock"), "default");
+        let url = "redis+sentinel://app:secret@h/main?sentinel_password=secret&sentinel_user=watcher";
+        assert_eq!((user_of(url), sentinel_user_of(url)), ("app", "watcher"));
+        assert_eq!(sentinel_user_of("redis+sentinel://h/main"), "default");
     }
 }

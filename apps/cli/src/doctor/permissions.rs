@@ -1,7 +1,7 @@
 //! What the user may not do, feature by feature, and the ACL rule that grants what is missing.
 
 use lockkeeper::Error;
-use lockkeeper::redis::access::{Command, Feature, KeysOf, Prefixes};
+use lockkeeper::redis::access::{Command, Feature, KeysOf, OF_ONE_PRODUCT, Prefixes};
 
 use super::access::{Access, Trial};
 use super::finding::{Finding, Level};
@@ -9,8 +9,8 @@ use super::trials;
 
 const CHECK: &str = "permissions";
 
-/// What every user of locks is looked at for.
-const OF_LOCKS: [Feature; 6] = [
+/// What every user of locks is looked at for; besides, what the form of the URL needs.
+pub(super) const OF_LOCKS: [Feature; 6] = [
     Feature::Locks,
     Feature::Waiting,
     Feature::Waiters,
@@ -18,14 +18,20 @@ const OF_LOCKS: [Feature; 6] = [
     Feature::Listing,
     Feature::Probing,
 ];
+/// What every user of plain locks is looked at for.
+pub(super) const OF_PLAIN_LOCKS: [Feature; 2] = [Feature::Plain, Feature::Probing];
 /// What some users do besides.
 const OTHERS: [Feature; 5] =
     [Feature::Permits, Feature::Limits, Feature::SlidingLogs, Feature::Once, Feature::Durability];
 
 /// What is to be looked at.
 pub(super) struct Asked<'a> {
-    /// The features that somebody named. None: those of locks, and whether others could be used.
+    /// The features that somebody named. None: what is `usual`, and whether others could be used.
     pub(super) features: &'a [Feature],
+    /// What is needed by whoever names nothing.
+    pub(super) usual: &'a [Feature],
+    /// Others could be used here.
+    pub(super) has_others: bool,
     pub(super) prefixes: &'a Prefixes,
     /// The Redis version that the server is compatible with.
     pub(super) version: (u32, u32),
@@ -53,8 +59,10 @@ pub(super) async fn check(trial: &Trial<'_>, asked: &Asked<'_>) -> Result<Vec<Fi
         let names: Vec<&str> = asked.features.iter().map(|feature| feature.name()).collect();
         return Ok(vec![finding(&lacks, &trial.user, asked, &names.join(", "))]);
     }
-    let mut found = vec![finding(&lacks(trial, asked, &OF_LOCKS).await?, &trial.user, asked, "locks")];
-    found.extend(unused(&lacks(trial, asked, &OTHERS).await?, &trial.user));
+    let mut found = vec![finding(&lacks(trial, asked, asked.usual).await?, &trial.user, asked, "locks")];
+    if asked.has_others {
+        found.extend(unused(&lacks(trial, asked, &OTHERS).await?, &trial.user));
+    }
     Ok(found)
 }
 
@@ -68,28 +76,14 @@ async fn lacks(trial: &Trial<'_>, asked: &Asked<'_>, features: &[Feature]) -> Re
 
 async fn lack(trial: &Trial<'_>, asked: &Asked<'_>, feature: Feature) -> Result<Option<Lack>, Error> {
     let mut lack = Lack { feature, refused: vec![], absent: vec![], keys: vec![], blind: vec![] };
-    let known = |command: &Command| command.since() <= asked.version || asked.version == (0, 0);
     for &keys in feature.keys() {
-        let key = trial.key(keys);
-        let mut seen = false;
-        for command in feature.commands().filter(known) {
-            let Some(call) = trials::call(command.name, &key.main) else { continue };
-            match trial.of(&call).await? {
-                Access::Granted => seen |= call.contains(&key.main.as_str()),
-                Access::NoCommand => lack.refused.push(command),
-                Access::NoKey => lack.keys.push(keys),
-                Access::Absent if command.since() > (6, 2) => {}
-                Access::Absent => lack.absent.push(command),
-            }
-        }
-        if trial.of(&["GET", &key.side]).await? == Access::NoKey {
-            lack.keys.push(keys);
-        } else if !seen && lack.keys.is_empty() && !lack.refused.is_empty() {
-            lack.blind.push(keys);
+        match keys {
+            KeysOf::Marker => lack.try_marker(trial).await?,
+            _ => lack.try_keys(trial, asked, keys).await?,
         }
     }
     if feature.keys().is_empty() {
-        for command in feature.commands().filter(known) {
+        for command in commands(feature, asked) {
             let Some(call) = trials::call(command.name, "") else { continue };
             match trial.of(&call).await? {
                 Access::NoCommand => lack.refused.push(command),
@@ -103,13 +97,55 @@ async fn lack(trial: &Trial<'_>, asked: &Asked<'_>, feature: Feature) -> Result<
     Ok((lacks > 0).then_some(lack))
 }
 
+/// Those that a server of this version may have.
+fn commands(feature: Feature, asked: &Asked<'_>) -> impl Iterator<Item = Command> {
+    let version = asked.version;
+    let may_be = move |since: (u32, u32)| since <= version || since == OF_ONE_PRODUCT || version == (0, 0);
+    feature.commands().filter(move |command| may_be(command.since()))
+}
+
 impl Lack {
+    async fn try_keys(&mut self, trial: &Trial<'_>, asked: &Asked<'_>, keys: KeysOf) -> Result<(), Error> {
+        let key = trial.key(keys);
+        let mut seen = false;
+        for command in commands(self.feature, asked) {
+            let Some(call) = trials::call(command.name, &key.main) else { continue };
+            match trial.of(&call).await? {
+                Access::Granted => seen |= call.contains(&key.main.as_str()),
+                Access::NoCommand => self.refused.push(command),
+                Access::NoKey => self.keys.push(keys),
+                Access::Absent if command.since() > (6, 2) => {}
+                Access::Absent => self.absent.push(command),
+            }
+        }
+        if trial.of(&["GET", &key.side]).await? == Access::NoKey {
+            self.keys.push(keys);
+        } else if !seen && self.keys.is_empty() && !self.refused.is_empty() {
+            self.blind.push(keys);
+        }
+        Ok(())
+    }
+
+    /// A key that is in use: it is read, and a write is tried that is a mistake.
+    async fn try_marker(&mut self, trial: &Trial<'_>) -> Result<(), Error> {
+        let key = &trial.key(KeysOf::Marker).main;
+        for command in ["get", "set"] {
+            let Some(call) = trials::call(command, key) else { continue };
+            if trial.of(&call).await? == Access::NoKey {
+                self.keys.push(KeysOf::Marker);
+            }
+        }
+        Ok(())
+    }
+
     /// How bad it is. Whoever named a feature needs it.
     fn level(&self, named: bool) -> Level {
         let mut missing = self.refused.iter().chain(&self.absent);
         let fails = !self.keys.is_empty() || missing.any(|command| command.without.is_none());
         match self.feature {
-            Feature::Locks if fails => Level::Problem,
+            Feature::Locks | Feature::Cluster | Feature::Sentinel | Feature::Quorum | Feature::Plain if fails => {
+                Level::Problem
+            }
             _ if named && fails => Level::Problem,
             Feature::Probing if !named => Level::Note,
             _ if self.refused.is_empty() && self.absent.is_empty() && !fails => Level::Note,
@@ -130,7 +166,11 @@ impl Lack {
             }
         }
         let patterns = |keys: &[KeysOf]| -> Vec<String> {
-            keys.iter().map(|&keys| format!("{}*", String::from_utf8_lossy(prefixes.of(keys)))).collect()
+            let shown = |keys| match keys {
+                KeysOf::Marker => prefixes.pattern(keys),
+                _ => format!("{}*", String::from_utf8_lossy(prefixes.of(keys))),
+            };
+            keys.iter().copied().map(shown).collect()
         };
         items.extend(
             patterns(&self.keys).iter().map(|keys| format!("may not read and write all keys {keys}")),
@@ -225,7 +265,13 @@ mod tests {
     #[test]
     fn a_rule_grants_exactly_what_is_missing() {
         let prefixes = Prefixes { locks: b"a[b]:".into(), ..Prefixes::default() };
-        let asked = Asked { features: &[], prefixes: &prefixes, version: (7, 0) };
+        let asked = Asked {
+            features: &[],
+            usual: &OF_LOCKS,
+            has_others: true,
+            prefixes: &prefixes,
+            version: (7, 0),
+        };
         let lacks = [
             lack(Feature::Locks, &["eval", "time"], &[KeysOf::Locks]),
             lack(Feature::Waiting, &["eval", "time", "client|tracking"], &[KeysOf::Locks]),
