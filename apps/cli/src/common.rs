@@ -104,7 +104,8 @@ impl Common {
         if is_majority(url) {
             let config = QuorumConfig::from_url(url)?.try_each(|node| self.tls.apply(node))?;
             if self.without_scripts {
-                let words = "locks on a majority need scripts: --without-scripts does not go with redis+quorum://";
+                let words =
+                    "locks on a majority need scripts: --without-scripts does not go with redis+quorum://";
                 return Err(Failure::usage(words).into());
             }
             return Ok(Keeper::builder().quorum(config));

@@ -83,10 +83,18 @@ fn watching_ends_at_once_at_what_does_not_pass() {
     }
     let server = RedisServer::builder().password("right").start().unwrap();
     let wrong = server.url().replace("redis://", "redis://:hunter2@");
-    for args in [&["watch", "k"][..], &["limit", "watch", "l", "u", "--limit", "5/min"], &["limit", "watch", "l", "--limit", "5/min"]] {
+    for args in [
+        &["watch", "k"][..],
+        &["limit", "watch", "l", "u", "--limit", "5/min"],
+        &["limit", "watch", "l", "--limit", "5/min"],
+    ] {
         let seen = lockkeeper(&[&["--url", &wrong], args].concat(), &[]);
         assert_eq!(seen.code, Some(69), "{args:?}: {}", seen.stderr);
-        assert!(seen.stderr.contains("WRONGPASS") || seen.stderr.contains("authentication failed"), "{}", seen.stderr);
+        assert!(
+            seen.stderr.contains("WRONGPASS") || seen.stderr.contains("authentication failed"),
+            "{}",
+            seen.stderr
+        );
     }
     let seen = lockkeeper(&["--url", &server.url(), "watch", &"k".repeat(5000)], &[]);
     assert_eq!(seen.code, Some(64), "{}", seen.stderr);

@@ -42,7 +42,9 @@ fn refused(server: &RedisServer) -> Vec<String> {
         fields[at + 1].as_str().unwrap().to_owned()
     });
     // What connecting asks, and does without.
-    objects.filter(|object| !["client", "select", "hello"].contains(&object.split('|').next().unwrap())).collect()
+    objects
+        .filter(|object| !["client", "select", "hello"].contains(&object.split('|').next().unwrap()))
+        .collect()
 }
 
 #[track_caller]
@@ -124,7 +126,10 @@ async fn l94_sentinels_are_followed_by_users_who_have_the_rules_and_tell_of_fail
     until("it listens to all", SOON, async || group.sentinels().iter().all(heard)).await;
     let views = keeper.redis_store().unwrap().sentinels().await.unwrap();
     for view in views {
-        assert!(view.primary.is_ok() && view.quorum == Some(Ok(())) && view.events == Some(Ok(())), "{view:?}");
+        assert!(
+            view.primary.is_ok() && view.quorum == Some(Ok(())) && view.events == Some(Ok(())),
+            "{view:?}"
+        );
         assert_eq!(view.refused, None);
     }
     nothing_refused(group.sentinels());
@@ -203,7 +208,9 @@ async fn l94_durable_steps_work_with_their_rule() {
             let taken = keeper.lock("a").unwrap().durability(level).try_acquire().await;
             match taken {
                 Ok(taken) => drop(taken.or_busy().unwrap().release().await.unwrap()),
-                Err(ref error) => assert_eq!((error.kind(), works), (ErrorKind::Unsupported, false), "{error}"),
+                Err(ref error) => {
+                    assert_eq!((error.kind(), works), (ErrorKind::Unsupported, false), "{error}")
+                }
             }
             if works {
                 nothing_refused([group.primary()]);
@@ -220,7 +227,8 @@ async fn l94_l103_plain_locks_work_with_their_rule() {
     let server = RedisServer::builder().kind(ServerKind::Valkey).start().unwrap();
     let url = server.url().replace("redis://", "redis://app:pw@");
     let words = Rule::of(&[Feature::Plain], &Prefixes::default(), (7, 2)).words().to_vec();
-    let plain = async || Keeper::builder().url(&url).unwrap().without_scripts().lazy().connect().await.unwrap();
+    let plain =
+        async || Keeper::builder().url(&url).unwrap().without_scripts().lazy().connect().await.unwrap();
     allow([&server], &words);
     let keeper = plain().await;
     locks(&keeper, "a").await.unwrap();

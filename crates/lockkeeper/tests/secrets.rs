@@ -142,7 +142,10 @@ async fn no_failure_shows_a_password() {
         ("a scheme", format!("http://:{IN_URL}@h")),
         ("a Sentinel", format!("redis+sentinel://:{IN_URL}@127.0.0.1:1/main?sentinel_password={IN_URL}")),
         ("a Sentinel's parameter", format!("redis+sentinel://h/main?sentinel_password={IN_URL}&x=1")),
-        ("the rest of a Sentinel's password", "redis+sentinel://h/main?sentinel_password=abc&hunter2".to_owned()),
+        (
+            "the rest of a Sentinel's password",
+            "redis+sentinel://h/main?sentinel_password=abc&hunter2".to_owned(),
+        ),
         ("the rest of a socket's password", "unix:///s?pass=abc&hunter2".to_owned()),
         ("a Sentinel with TLS", format!("rediss+sentinel://u:{IN_URL}@127.0.0.1:1/main")),
         ("a cluster", format!("redis+cluster://:{IN_URL}@127.0.0.1:1,127.0.0.1:2")),

@@ -143,7 +143,9 @@ impl Lack {
         let mut missing = self.refused.iter().chain(&self.absent);
         let fails = !self.keys.is_empty() || missing.any(|command| command.without.is_none());
         match self.feature {
-            Feature::Locks | Feature::Cluster | Feature::Sentinel | Feature::Quorum | Feature::Plain if fails => {
+            Feature::Locks | Feature::Cluster | Feature::Sentinel | Feature::Quorum | Feature::Plain
+                if fails =>
+            {
                 Level::Problem
             }
             _ if named && fails => Level::Problem,
@@ -265,13 +267,8 @@ mod tests {
     #[test]
     fn a_rule_grants_exactly_what_is_missing() {
         let prefixes = Prefixes { locks: b"a[b]:".into(), ..Prefixes::default() };
-        let asked = Asked {
-            features: &[],
-            usual: &OF_LOCKS,
-            has_others: true,
-            prefixes: &prefixes,
-            version: (7, 0),
-        };
+        let asked =
+            Asked { features: &[], usual: &OF_LOCKS, has_others: true, prefixes: &prefixes, version: (7, 0) };
         let lacks = [
             lack(Feature::Locks, &["eval", "time"], &[KeysOf::Locks]),
             lack(Feature::Waiting, &["eval", "time", "client|tracking"], &[KeysOf::Locks]),

@@ -80,7 +80,8 @@ fn allowed(views: &[SentinelView], user: &str) -> Finding {
     let silent = |view: &&SentinelView| view.primary.is_err();
     let silent: Vec<String> = views.iter().filter(silent).map(line).collect();
     if silent.len() == views.len() {
-        return Finding::new(RIGHTS, Level::Note, "The permissions on the Sentinels were not examined").items(silent);
+        return Finding::new(RIGHTS, Level::Note, "The permissions on the Sentinels were not examined")
+            .items(silent);
     }
     let title = format!("User {user} may do all that sentinels need, on the Sentinels that answer");
     Finding::new(RIGHTS, Level::Ok, title)

@@ -114,8 +114,5 @@ fn a_rule_names_each_word_once_and_what_the_server_knows() {
 #[test]
 fn what_only_one_product_has_is_in_no_rule() {
     let newest = Rule::of(&[Feature::Plain], &Prefixes::default(), (u32::MAX, 0)).to_string();
-    assert_eq!(
-        newest,
-        "resetkeys resetchannels -@all ~lock:* +time +get +set +pttl +client|tracking"
-    );
+    assert_eq!(newest, "resetkeys resetchannels -@all ~lock:* +time +get +set +pttl +client|tracking");
 }

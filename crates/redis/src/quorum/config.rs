@@ -84,7 +84,8 @@ impl QuorumConfig {
     /// None of its servers was told to make do without scripts.
     pub(super) fn demand_scripts(&self) -> Result<(), Error> {
         if self.nodes.iter().any(|node| node.without_scripts) {
-            let words = "locks on a majority need scripts on every server, so `without_scripts` does not go with it";
+            let words =
+                "locks on a majority need scripts on every server, so `without_scripts` does not go with it";
             return Err(Error::bad_argument("quorum", words));
         }
         Ok(())

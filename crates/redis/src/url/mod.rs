@@ -253,7 +253,8 @@ fn unix(url: &Url) -> Result<Target, Error> {
 /// Behind a password it may be the rest of it, after a `&` that was not encoded, and is not shown.
 fn unknown(name: &str, is_behind_password: bool, known: &str) -> Error {
     if is_behind_password {
-        let detail = format!("an unknown parameter behind the password: use {known}, and %26 for `&` in a password");
+        let detail =
+            format!("an unknown parameter behind the password: use {known}, and %26 for `&` in a password");
         return bad(detail);
     }
     bad(format!("unknown parameter `{name}`: use {known}"))
