@@ -32,7 +32,7 @@ fn only(args: &[&str], check: &str) -> Value {
 fn rule(features: &str) -> Vec<String> {
     let output = lockkeeper(&["doctor", "--rules", "--redis-version", "7.0", "--feature", features]);
     let text = String::from_utf8(output.stdout).unwrap();
-    let words = text.lines().filter_map(|line| line.strip_prefix("ACL SETUSER app on >password ")).last();
+    let words = text.lines().rev().find_map(|line| line.strip_prefix("ACL SETUSER app on >password "));
     words.unwrap().split(' ').map(str::to_owned).collect()
 }
 
