@@ -1,6 +1,6 @@
 //! What each Sentinel says, for operators.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use lockkeeper_core::{ErrorKind, Refusal};
 use redis::ProtocolVersion;
 
@@ -45,8 +45,8 @@ impl Lookout {
                 return SentinelView { address, primary, quorum: None, events: None, refused };
             }
         };
-        let quorum = quorum(&connector, self.service()).await;
-        let events = subscribed(&connector, |_| {}).await.map(drop);
+        let (quorum, events) = join(quorum(&connector, self.service()), subscribed(&connector, |_| {})).await;
+        let events = events.map(drop);
         let refused = [quorum.as_ref().err(), events.as_ref().err()].into_iter().flatten().find_map(refusal);
         SentinelView {
             address,
