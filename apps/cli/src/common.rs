@@ -76,6 +76,11 @@ impl Common {
         self.tls.is_given()
     }
 
+    /// Plain locks will do where scripts are forbidden.
+    pub fn does_without_scripts(&self) -> bool {
+        self.without_scripts
+    }
+
     /// A builder for the server of [`url`](Self::url).
     ///
     /// # Errors
@@ -98,6 +103,11 @@ impl Common {
     pub fn builder_for(&self, url: &str) -> anyhow::Result<KeeperBuilder> {
         if is_majority(url) {
             let config = QuorumConfig::from_url(url)?.try_each(|node| self.tls.apply(node))?;
+            if self.without_scripts {
+                let words =
+                    "locks on a majority need scripts: --without-scripts does not go with redis+quorum://";
+                return Err(Failure::usage(words).into());
+            }
             return Ok(Keeper::builder().quorum(config));
         }
         let builder = Keeper::builder().redis(self.tls.apply(RedisConfig::from_url(url)?)?);

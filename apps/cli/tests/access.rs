@@ -56,6 +56,7 @@ fn no_command_shows_a_password() {
         "redis://:hunter2@h?x=1",
         "unix:///nowhere/socket?pass=hunter2",
         "redis+sentinel://:hunter2@127.0.0.1:1/main?sentinel_password=hunter2",
+        "redis+sentinel://h/main?sentinel_password=abc&hunter2",
         "redis+cluster://:hunter2@127.0.0.1:1,127.0.0.1:2",
         "redis+quorum://:hunter2@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3?max_lease=60s&x=hunter2",
     ] {
@@ -71,6 +72,40 @@ fn no_command_shows_a_password() {
             let shown = seen.stdout + &seen.stderr;
             assert!(!shown.contains("hunter2"), "{url} {args:?}: {shown}");
         }
+    }
+}
+
+/// It would go on looking for ever: nothing about these passes by itself.
+#[test]
+fn watching_ends_at_once_at_what_does_not_pass() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let server = RedisServer::builder().password("right").start().unwrap();
+    let wrong = server.url().replace("redis://", "redis://:hunter2@");
+    for args in [
+        &["watch", "k"][..],
+        &["limit", "watch", "l", "u", "--limit", "5/min"],
+        &["limit", "watch", "l", "--limit", "5/min"],
+    ] {
+        let seen = lockkeeper(&[&["--url", &wrong], args].concat(), &[]);
+        assert_eq!(seen.code, Some(69), "{args:?}: {}", seen.stderr);
+        assert!(
+            seen.stderr.contains("WRONGPASS") || seen.stderr.contains("authentication failed"),
+            "{}",
+            seen.stderr
+        );
+    }
+    let seen = lockkeeper(&["--url", &server.url(), "watch", &"k".repeat(5000)], &[]);
+    assert_eq!(seen.code, Some(64), "{}", seen.stderr);
+}
+
+#[test]
+fn a_majority_refuses_to_do_without_scripts() {
+    let url = "redis+quorum://127.0.0.1:1,127.0.0.1:2";
+    for args in [&["ls"][..], &["doctor"], &["run", "k", "--", "true"]] {
+        let seen = lockkeeper(&[&["--url", url, "--without-scripts"], args].concat(), &[]);
+        assert!(seen.code == Some(64) && seen.stderr.contains("need scripts"), "{args:?}: {}", seen.stderr);
     }
 }
 

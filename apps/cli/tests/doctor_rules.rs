@@ -51,7 +51,7 @@ fn finding(server: &RedisServer, feature: &str, prefixes: &[&str]) -> Value {
 }
 
 /// Of what a data server can be asked.
-const FEATURES: [&str; 14] = [
+const FEATURES: [&str; 15] = [
     "locks",
     "waiting",
     "waiters",
@@ -66,6 +66,7 @@ const FEATURES: [&str; 14] = [
     "sentinel",
     "cluster",
     "quorum",
+    "plain",
 ];
 
 #[test]

@@ -174,6 +174,9 @@ impl KeeperBuilder {
             Chosen::Redis(config) if self.without_scripts => {
                 Chosen::Redis(Box::new(config.without_scripts()))
             }
+            Chosen::Quorum(config) if self.without_scripts => {
+                Chosen::Quorum(config.try_each(|node| Ok::<_, Error>(node.without_scripts()))?)
+            }
             store => store,
         };
         let (backend, address) = store.open(&clock, self.lazy, self.response_timeout).await?;

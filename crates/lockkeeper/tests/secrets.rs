@@ -73,6 +73,28 @@ async fn goes_wrong(what: &str, config: Result<RedisConfig, Error>, shown: &mut 
     errors.iter().flatten().for_each(|error| shown.error(what, error));
 }
 
+/// The same by the front door, which knows every form of URL. Nothing need go wrong that is not told within the limits.
+async fn goes_wrong_there(what: &str, url: &str, shown: &mut Shown) {
+    let builder = || Keeper::builder().url(url).map(|builder| builder.response_timeout(ms(300)));
+    match builder() {
+        Ok(builder) => {
+            let eager = tokio::time::timeout(secs(10), builder.connect()).await.expect("it ends");
+            shown.error(what, &eager.expect_err("nothing there is a store"));
+        }
+        Err(error) => return shown.error(what, &error),
+    }
+    let keeper = builder().unwrap().lazy().connect().await.unwrap();
+    let tried = keeper.lock("a").unwrap().try_acquire().await;
+    shown.error(what, &tried.expect_err("nothing there is a store"));
+    shown.add(&keeper.health().await);
+    if let Some(store) = keeper.redis_store() {
+        shown.add(&store.sentinels().await);
+    }
+    if let Some(store) = keeper.quorum_store() {
+        shown.add(&store.status().await);
+    }
+}
+
 fn refusing_provider() -> impl CredentialProvider {
     struct Refusing;
     impl CredentialProvider for Refusing {
@@ -120,6 +142,11 @@ async fn no_failure_shows_a_password() {
         ("a scheme", format!("http://:{IN_URL}@h")),
         ("a Sentinel", format!("redis+sentinel://:{IN_URL}@127.0.0.1:1/main?sentinel_password={IN_URL}")),
         ("a Sentinel's parameter", format!("redis+sentinel://h/main?sentinel_password={IN_URL}&x=1")),
+        (
+            "the rest of a Sentinel's password",
+            "redis+sentinel://h/main?sentinel_password=abc&hunter2".to_owned(),
+        ),
+        ("the rest of a socket's password", "unix:///s?pass=abc&hunter2".to_owned()),
         ("a Sentinel with TLS", format!("rediss+sentinel://u:{IN_URL}@127.0.0.1:1/main")),
         ("a cluster", format!("redis+cluster://:{IN_URL}@127.0.0.1:1,127.0.0.1:2")),
         ("a cluster with TLS", format!("rediss+cluster://:{IN_URL}@127.0.0.1:1")),
@@ -154,8 +181,19 @@ async fn no_failure_shows_a_password() {
         |words: &[String]| format!("-NOPERM {}", words.join(" ")),
         |words: &[String]| format!("+{}", words.join(" ")),
         |words: &[String]| words.join(" "),
+        |words: &[String]| format!("-LOADING what is {}?", words.join(" ")),
+        |words: &[String]| format!("-ERR what is {}?", words.join(" ")),
     ] {
         let fake = echo(form);
+        let place = fake.url().replace("redis://", "");
+        for url in [
+            format!("redis+sentinel://app:{IN_URL}@{place}/main?sentinel_password={IN_URL}"),
+            format!("redis+sentinel://{place}/main?sentinel_user=app&sentinel_password={IN_URL}"),
+            format!("redis+cluster://app:{IN_URL}@{place}"),
+            format!("redis+quorum://app:{IN_URL}@{place},127.0.0.1:1"),
+        ] {
+            goes_wrong_there("several servers that repeat it", &url, &mut shown).await;
+        }
         let url = fake.url().replace("redis://", &format!("redis://app:{IN_URL}@"));
         goes_wrong("a server that repeats it", RedisConfig::from_url(&url), &mut shown).await;
     }

@@ -20,6 +20,7 @@ use std::str::FromStr;
 use lockkeeper_core::Error;
 
 use self::table::{ROWS, Row};
+use crate::layout::QUORUM_MARKER;
 use crate::scan::pattern;
 use crate::script::Script;
 
@@ -57,7 +58,12 @@ pub enum Feature {
     Cluster,
     /// A majority of independent servers.
     Quorum,
+    /// Plain locks, where scripts are forbidden.
+    Plain,
 }
+
+/// Later than any version: Valkey has such a command and Redis has not, or the other way round.
+pub const OF_ONE_PRODUCT: (u32, u32) = (u32::MAX, u32::MAX);
 
 /// A command that a feature sends, by itself or in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +76,10 @@ pub struct Command {
 
 impl Command {
     /// The Redis version, as (major, minor), from which on there is such a command. An older server refuses a rule that
-    /// names it.
+    /// names it. [`OF_ONE_PRODUCT`]: the version does not tell, so it is in no rule.
     pub fn since(self) -> (u32, u32) {
         match self.name {
+            "delifeq" | "delex" => OF_ONE_PRODUCT,
             "eval_ro" | "evalsha_ro" => (7, 0),
             "waitaof" => (7, 2),
             _ => (6, 2),
@@ -89,6 +96,8 @@ pub enum KeysOf {
     Limits,
     /// Those under the prefix of operations that run once.
     Once,
+    /// The marker of a server of a majority, one key without a prefix.
+    Marker,
 }
 
 /// What keys begin with on the server.
@@ -109,18 +118,22 @@ impl Default for Prefixes {
 }
 
 impl Prefixes {
-    /// The prefix of these keys.
+    /// The prefix of these keys; of the marker, the whole key.
     pub fn of(&self, keys: KeysOf) -> &[u8] {
         match keys {
             KeysOf::Locks => &self.locks,
             KeysOf::Limits => &self.limits,
             KeysOf::Once => &self.once,
+            KeysOf::Marker => QUORUM_MARKER.as_bytes(),
         }
     }
 
     /// The key pattern of an ACL rule, without its `~`, that matches these keys and no others.
     pub fn pattern(&self, keys: KeysOf) -> String {
-        String::from_utf8_lossy(&pattern(self.of(keys))).into_owned()
+        match keys {
+            KeysOf::Marker => QUORUM_MARKER.to_owned(),
+            _ => String::from_utf8_lossy(&pattern(self.of(keys))).into_owned(),
+        }
     }
 }
 

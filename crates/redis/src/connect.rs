@@ -285,7 +285,12 @@ impl Connector {
         Ok(address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp))
     }
 
+    /// What went wrong, without the password that its URL names.
     pub(crate) fn failure(&self, error: &redis::RedisError) -> Failure {
+        self.read_failure(error).without(self.config.target.password.as_deref().unwrap_or_default())
+    }
+
+    fn read_failure(&self, error: &redis::RedisError) -> Failure {
         if error.kind() == redis::ErrorKind::AuthenticationFailed {
             let detail = format!("{}: authentication failed", self.name());
             return Failure { kind: ErrorKind::Refused(Refusal::NotAuthenticated), detail };

@@ -208,7 +208,7 @@ impl RedisStore {
     /// Nothing is left behind.
     ///
     /// # Redis
-    /// `SENTINEL MASTER`, `GET-MASTER-ADDR-BY-NAME`, `CKQUORUM` on every Sentinel; at most about two seconds.
+    /// `SENTINEL MASTER`, `GET-MASTER-ADDR-BY-NAME`, `CKQUORUM` and `SUBSCRIBE` on every Sentinel; at most about four seconds.
     pub async fn sentinels(&self) -> Option<Vec<SentinelView>> {
         match self.lookout() {
             Some(lookout) => Some(lookout.survey().await),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lockkeeper::core::{Error, ErrorKind, Key, Prefix};
 use lockkeeper::redis::access::{KeysOf, Prefixes};
-use lockkeeper::redis::{RedisStore, fence_key};
+use lockkeeper::redis::{QUORUM_MARKER, RedisStore, fence_key};
 
 use super::facts::{LOOK, words};
 
@@ -33,6 +33,7 @@ pub(super) struct Trial<'a> {
     locks: Unused,
     limits: Unused,
     once: Unused,
+    marker: Unused,
 }
 
 /// A key and its side key, under a name that nobody uses.
@@ -72,6 +73,8 @@ impl<'a> Trial<'a> {
             locks: locks?,
             limits: limits?,
             once: once?,
+            // Of this one only what changes nothing is tried.
+            marker: Unused { main: QUORUM_MARKER.to_owned(), side: QUORUM_MARKER.to_owned() },
         })
     }
 
@@ -81,6 +84,7 @@ impl<'a> Trial<'a> {
             KeysOf::Locks => &self.locks,
             KeysOf::Limits => &self.limits,
             KeysOf::Once => &self.once,
+            KeysOf::Marker => &self.marker,
         }
     }
 

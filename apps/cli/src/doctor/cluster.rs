@@ -11,10 +11,17 @@ const SLOTS: u64 = 16_384;
 
 /// A server that keeps slots, with what it says of itself.
 pub(super) struct Server {
-    name: String,
+    pub(super) name: String,
     pub(super) store: RedisStore,
     facts: Facts,
     ahead_us: Option<i64>,
+}
+
+impl Server {
+    /// It answers from here.
+    pub(super) fn is_there(&self) -> bool {
+        self.ahead_us.is_some()
+    }
 }
 
 /// Asks each of them.
@@ -33,7 +40,7 @@ pub(super) async fn servers(all: Vec<(String, RedisStore)>) -> Vec<Server> {
 pub(super) async fn check(servers: &[Server]) -> Vec<Finding> {
     let mut found = vec![state(servers).await];
     found.extend(reached(servers));
-    let there = || servers.iter().filter(|server| server.ahead_us.is_some());
+    let there = || servers.iter().filter(|server| server.is_there());
     let each = |look: fn(&Facts) -> Option<Finding>| {
         let seen = there().filter_map(|server| Some((server.name.as_str(), look(&server.facts)?)));
         merged(seen.collect(), servers.len())
@@ -88,7 +95,7 @@ fn reached(servers: &[Server]) -> Option<Finding> {
 }
 
 /// The same finding of several servers is one; it names them unless it is all of them.
-fn merged(seen: Vec<(&str, Finding)>, servers: usize) -> Vec<Finding> {
+pub(super) fn merged(seen: Vec<(&str, Finding)>, servers: usize) -> Vec<Finding> {
     let mut merged: Vec<(Finding, Vec<String>)> = vec![];
     for (name, finding) in seen {
         match merged.iter_mut().find(|(known, _)| *known == finding) {

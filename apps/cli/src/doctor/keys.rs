@@ -1,5 +1,6 @@
 //! What lies under the prefix: locks that never end, and keys that are no locks.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use lockkeeper::Keeper;
@@ -23,6 +24,8 @@ pub(super) const AT_ONCE: usize = 100;
 /// What was found under the prefix.
 #[derive(Default)]
 struct Found {
+    /// SCAN may show a key twice, and so may several servers.
+    seen: HashSet<Vec<u8>>,
     looked_at: usize,
     held: usize,
     endless: Vec<String>,
@@ -38,11 +41,8 @@ pub(super) async fn check(keeper: &Keeper, servers: &[RedisStore], prefix: &Pref
     }
     match walk(keeper, servers, prefix).await {
         Ok(mut found) => {
-            // SCAN may show a key twice.
-            for list in [&mut found.endless, &mut found.wrong] {
-                list.sort();
-                list.dedup();
-            }
+            found.endless.sort();
+            found.wrong.sort();
             findings(&found)
         }
         Err(error) => vec![skipped(&words(&error))],
@@ -78,7 +78,8 @@ async fn walk_one(
         let (next, names): (String, Vec<Vec<u8>>) = store.query(&page, LOOK).await?;
         // Side keys and names that no lock has are passed over.
         let names = names.iter().filter_map(|name| name.strip_prefix(prefix.as_bytes()));
-        let keys: Vec<Key> = names.filter_map(|name| Key::new(prefix, name).ok()).collect();
+        let keys = names.filter_map(|name| Key::new(prefix, name).ok());
+        let keys: Vec<Key> = keys.filter(|key| found.seen.insert(key.as_bytes().to_vec())).collect();
         for some in keys.chunks(AT_ONCE) {
             look_at(keeper, some, found).await?;
         }

@@ -10,12 +10,14 @@ use super::{eviction, persistence};
 /// A difference between two servers' clocks that takes part of every lease.
 const APART_US: u64 = 1_000_000;
 
-/// Examines all servers. What one server's own examination would say more is for a URL of that server.
-pub(super) async fn examine(keeper: &Keeper, store: &QuorumStore) -> Report {
+/// Examines all servers, in addition to `more`. What one server's own examination would say besides is for a URL of
+/// that server.
+pub(super) async fn examine(keeper: &Keeper, store: &QuorumStore, more: Vec<Finding>) -> Report {
     let reports = store.status().await;
     let health = keeper.health().await;
     let mut found = vec![standing(store, &reports)];
     found.extend(clocks(&reports));
+    found.extend(more);
     for (address, node) in store.each() {
         let facts = Facts::gather(node).await;
         found.extend(eviction::check(&facts).map(|finding| named(finding, &address)));

@@ -7,12 +7,14 @@ mod eviction;
 mod facts;
 mod finding;
 mod keys;
+mod lack;
 mod limits;
 mod majority;
 mod permissions;
 mod persistence;
 mod print;
 mod replication;
+mod rights;
 mod rules;
 mod sentinels;
 mod server;
@@ -27,10 +29,10 @@ use lockkeeper::redis::{RedisStore, ServerInfo};
 use lockkeeper::{Health, Keeper};
 
 use crate::common::{Common, is_majority};
-use access::Trial;
-use facts::{Facts, words};
-use finding::{Finding, Level, Report};
+use facts::Facts;
+use finding::{Finding, Report};
 pub(crate) use permissions::escaped;
+use rights::sentinel_user_of;
 
 /// At least one finding is a problem.
 const PROBLEMS: u8 = 2;
@@ -125,7 +127,12 @@ struct Patient<'a> {
 impl Patient<'_> {
     async fn examine(&self) -> anyhow::Result<Report> {
         if let Some(store) = self.keeper.quorum_store() {
-            return Ok(majority::examine(self.keeper, store).await);
+            let servers: Vec<_> = store.each().map(|(name, server)| (name, server.clone())).collect();
+            let stores: Vec<RedisStore> = servers.iter().map(|(_, store)| store.clone()).collect();
+            let mut found = self.permissions(&servers).await?;
+            found.extend(keys::check(self.keeper, &stores, self.prefix).await);
+            found.extend(self.names_sentinels().then(sentinels::not_here));
+            return Ok(majority::examine(self.keeper, store, found).await);
         }
         let Some(store) = self.keeper.redis_store() else { anyhow::bail!("the store is not a Redis server") };
         let info = store.server_info(facts::LOOK).await?;
@@ -133,17 +140,19 @@ impl Patient<'_> {
         if let Some(found) = server::sentinel(&info) {
             return Ok(Report::new(health.address, server::describe(&info), None, vec![found]));
         }
-        let (mut found, stores) = match store.servers(facts::LOOK).await? {
+        let (mut found, servers) = match store.servers(facts::LOOK).await? {
             Some(all) => {
                 let servers = cluster::servers(all).await;
                 let mut found: Vec<Finding> = server::version(&info).into_iter().collect();
                 found.extend(cluster::check(&servers).await);
-                (found, servers.into_iter().map(|server| server.store).collect())
+                found.extend(self.names_sentinels().then(sentinels::not_here));
+                let there = servers.into_iter().filter(cluster::Server::is_there);
+                (found, there.map(|server| (server.name, server.store)).collect())
             }
-            None => (self.of_one(store, &info, &health).await, vec![store.clone()]),
+            None => (self.of_one(store, &info, &health).await, vec![(health.address.clone(), store.clone())]),
         };
-        let first = stores.first().unwrap_or(store);
-        found.extend(self.permissions(first, &info).await?);
+        found.extend(self.permissions(&servers).await?);
+        let stores: Vec<RedisStore> = servers.into_iter().map(|(_, store)| store).collect();
         found.extend(keys::check(self.keeper, &stores, self.prefix).await);
         found.extend(limits::check(&stores, self.limit_prefix).await);
         let round_trip = health.round_trip.ok().and_then(|time| u64::try_from(time.as_micros()).ok());
@@ -156,7 +165,10 @@ impl Patient<'_> {
         found.extend(self.clocks(health, &facts).await);
         if let Some(views) = store.sentinels().await {
             found.push(sentinels::check(&views));
+            found.extend(sentinels::rights(&views, sentinel_user_of(self.url), self.names_sentinels()));
             found.extend(sentinels::lag(&facts));
+        } else if self.names_sentinels() {
+            found.push(sentinels::not_here());
         }
         found
     }
@@ -179,42 +191,12 @@ impl Patient<'_> {
         clock::replicas(self.common, self.url, &replication::listed(facts), health.server_ahead_us).await
     }
 
-    async fn permissions(&self, store: &RedisStore, info: &ServerInfo) -> Result<Vec<Finding>, Error> {
-        let asked = permissions::Asked {
-            features: self.features,
-            prefixes: self.prefixes,
-            version: info.compatible_with,
-        };
-        match Trial::new(store, self.prefixes, self.user, user_of(self.url)).await {
-            Ok(trial) => permissions::check(&trial, &asked).await,
-            Err(error) => Ok(vec![
-                Finding::new("permissions", Level::Note, "The permissions were not examined")
-                    .seen(format!("{}.", words(&error))),
-            ]),
-        }
+    fn names_sentinels(&self) -> bool {
+        self.features.contains(&Feature::Sentinels)
     }
 }
 
 /// A feature as typed.
 fn feature(text: &str) -> Result<Feature, String> {
     text.parse().map_err(|error: Error| error.detail().to_owned())
-}
-
-/// The user that a URL names, or `default`.
-fn user_of(url: &str) -> &str {
-    let place = url.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
-    let user = place.rsplit_once('@').and_then(|(credentials, _)| credentials.split(':').next());
-    user.filter(|user| !user.is_empty()).unwrap_or("default")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::user_of;
-
-    #[test]
-    fn the_user_is_read_without_the_password() {
-        assert_eq!(user_of("redis://app:secret@host:6379/0"), "app");
-        assert_eq!(user_of("redis://:secret@host"), "default");
-        assert_eq!(user_of("unix:///run/redis.sock"), "default");
-    }
 }

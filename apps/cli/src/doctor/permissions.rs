@@ -1,16 +1,16 @@
 //! What the user may not do, feature by feature, and the ACL rule that grants what is missing.
 
 use lockkeeper::Error;
-use lockkeeper::redis::access::{Command, Feature, KeysOf, Prefixes};
+use lockkeeper::redis::access::{Feature, Prefixes};
 
-use super::access::{Access, Trial};
+use super::access::Trial;
 use super::finding::{Finding, Level};
-use super::trials;
+use super::lack::{Lack, lack};
 
 const CHECK: &str = "permissions";
 
-/// What every user of locks is looked at for.
-const OF_LOCKS: [Feature; 6] = [
+/// What every user of locks is looked at for; besides, what the form of the URL needs.
+pub(super) const OF_LOCKS: [Feature; 6] = [
     Feature::Locks,
     Feature::Waiting,
     Feature::Waiters,
@@ -18,29 +18,23 @@ const OF_LOCKS: [Feature; 6] = [
     Feature::Listing,
     Feature::Probing,
 ];
+/// What every user of plain locks is looked at for.
+pub(super) const OF_PLAIN_LOCKS: [Feature; 2] = [Feature::Plain, Feature::Probing];
 /// What some users do besides.
 const OTHERS: [Feature; 5] =
     [Feature::Permits, Feature::Limits, Feature::SlidingLogs, Feature::Once, Feature::Durability];
 
 /// What is to be looked at.
 pub(super) struct Asked<'a> {
-    /// The features that somebody named. None: those of locks, and whether others could be used.
+    /// The features that somebody named. None: what is `usual`, and whether others could be used.
     pub(super) features: &'a [Feature],
+    /// What is needed by whoever names nothing.
+    pub(super) usual: &'a [Feature],
+    /// Others could be used here.
+    pub(super) has_others: bool,
     pub(super) prefixes: &'a Prefixes,
     /// The Redis version that the server is compatible with.
     pub(super) version: (u32, u32),
-}
-
-/// A feature that is not allowed in full.
-struct Lack {
-    feature: Feature,
-    refused: Vec<Command>,
-    /// Not on this server at all.
-    absent: Vec<Command>,
-    /// Prefixes whose keys are refused.
-    keys: Vec<KeysOf>,
-    /// Nobody could tell whether keys are allowed.
-    blind: Vec<KeysOf>,
 }
 
 /// Tries each command that the features send.
@@ -53,8 +47,10 @@ pub(super) async fn check(trial: &Trial<'_>, asked: &Asked<'_>) -> Result<Vec<Fi
         let names: Vec<&str> = asked.features.iter().map(|feature| feature.name()).collect();
         return Ok(vec![finding(&lacks, &trial.user, asked, &names.join(", "))]);
     }
-    let mut found = vec![finding(&lacks(trial, asked, &OF_LOCKS).await?, &trial.user, asked, "locks")];
-    found.extend(unused(&lacks(trial, asked, &OTHERS).await?, &trial.user));
+    let mut found = vec![finding(&lacks(trial, asked, asked.usual).await?, &trial.user, asked, "locks")];
+    if asked.has_others {
+        found.extend(unused(&lacks(trial, asked, &OTHERS).await?, &trial.user));
+    }
     Ok(found)
 }
 
@@ -64,94 +60,6 @@ async fn lacks(trial: &Trial<'_>, asked: &Asked<'_>, features: &[Feature]) -> Re
         found.extend(lack(trial, asked, feature).await?);
     }
     Ok(found)
-}
-
-async fn lack(trial: &Trial<'_>, asked: &Asked<'_>, feature: Feature) -> Result<Option<Lack>, Error> {
-    let mut lack = Lack { feature, refused: vec![], absent: vec![], keys: vec![], blind: vec![] };
-    let known = |command: &Command| command.since() <= asked.version || asked.version == (0, 0);
-    for &keys in feature.keys() {
-        let key = trial.key(keys);
-        let mut seen = false;
-        for command in feature.commands().filter(known) {
-            let Some(call) = trials::call(command.name, &key.main) else { continue };
-            match trial.of(&call).await? {
-                Access::Granted => seen |= call.contains(&key.main.as_str()),
-                Access::NoCommand => lack.refused.push(command),
-                Access::NoKey => lack.keys.push(keys),
-                Access::Absent if command.since() > (6, 2) => {}
-                Access::Absent => lack.absent.push(command),
-            }
-        }
-        if trial.of(&["GET", &key.side]).await? == Access::NoKey {
-            lack.keys.push(keys);
-        } else if !seen && lack.keys.is_empty() && !lack.refused.is_empty() {
-            lack.blind.push(keys);
-        }
-    }
-    if feature.keys().is_empty() {
-        for command in feature.commands().filter(known) {
-            let Some(call) = trials::call(command.name, "") else { continue };
-            match trial.of(&call).await? {
-                Access::NoCommand => lack.refused.push(command),
-                Access::Absent if command.since() <= (6, 2) => lack.absent.push(command),
-                _ => {}
-            }
-        }
-    }
-    lack.keys.dedup();
-    let lacks = lack.refused.len() + lack.absent.len() + lack.keys.len() + lack.blind.len();
-    Ok((lacks > 0).then_some(lack))
-}
-
-impl Lack {
-    /// How bad it is. Whoever named a feature needs it.
-    fn level(&self, named: bool) -> Level {
-        let mut missing = self.refused.iter().chain(&self.absent);
-        let fails = !self.keys.is_empty() || missing.any(|command| command.without.is_none());
-        match self.feature {
-            Feature::Locks if fails => Level::Problem,
-            _ if named && fails => Level::Problem,
-            Feature::Probing if !named => Level::Note,
-            _ if self.refused.is_empty() && self.absent.is_empty() && !fails => Level::Note,
-            _ => Level::Warning,
-        }
-    }
-
-    fn items(&self, prefixes: &Prefixes) -> Vec<String> {
-        let mut items = vec![];
-        for (commands, verb) in [(&self.refused, "may not run"), (&self.absent, "not on this server:")] {
-            let fatal: Vec<&str> =
-                commands.iter().filter(|one| one.without.is_none()).map(|one| one.name).collect();
-            if !fatal.is_empty() {
-                items.push(format!("{verb} {} (for {})", fatal.join(", "), self.feature.purpose()));
-            }
-            for (without, names) in grouped(commands) {
-                items.push(format!("{verb} {} ({}: {without})", names.join(", "), self.feature));
-            }
-        }
-        let patterns = |keys: &[KeysOf]| -> Vec<String> {
-            keys.iter().map(|&keys| format!("{}*", String::from_utf8_lossy(prefixes.of(keys)))).collect()
-        };
-        items.extend(
-            patterns(&self.keys).iter().map(|keys| format!("may not read and write all keys {keys}")),
-        );
-        let blind = |keys: &String| format!("whether keys {keys} are allowed cannot be seen before that");
-        items.extend(patterns(&self.blind).iter().map(blind));
-        items
-    }
-}
-
-/// Optional commands by what becomes of the feature without them.
-fn grouped(commands: &[Command]) -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut groups: Vec<(&str, Vec<&str>)> = vec![];
-    for command in commands {
-        let Some(without) = command.without else { continue };
-        match groups.iter_mut().find(|(known, _)| *known == without) {
-            Some((_, names)) => names.push(command.name),
-            None => groups.push((without, vec![command.name])),
-        }
-    }
-    groups
 }
 
 /// The finding of features that are needed.
@@ -215,9 +123,11 @@ pub(crate) fn escaped(prefix: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lockkeeper::redis::access::KeysOf;
+
     use super::*;
 
-    fn lack(feature: Feature, refused: &[&str], keys: &[KeysOf]) -> Lack {
+    fn lacking(feature: Feature, refused: &[&str], keys: &[KeysOf]) -> Lack {
         let refused = feature.commands().filter(|command| refused.contains(&command.name)).collect();
         Lack { feature, refused, absent: vec![], keys: keys.to_vec(), blind: vec![] }
     }
@@ -225,11 +135,12 @@ mod tests {
     #[test]
     fn a_rule_grants_exactly_what_is_missing() {
         let prefixes = Prefixes { locks: b"a[b]:".into(), ..Prefixes::default() };
-        let asked = Asked { features: &[], prefixes: &prefixes, version: (7, 0) };
+        let asked =
+            Asked { features: &[], usual: &OF_LOCKS, has_others: true, prefixes: &prefixes, version: (7, 0) };
         let lacks = [
-            lack(Feature::Locks, &["eval", "time"], &[KeysOf::Locks]),
-            lack(Feature::Waiting, &["eval", "time", "client|tracking"], &[KeysOf::Locks]),
-            lack(Feature::Probing, &["info"], &[]),
+            lacking(Feature::Locks, &["eval", "time"], &[KeysOf::Locks]),
+            lacking(Feature::Waiting, &["eval", "time", "client|tracking"], &[KeysOf::Locks]),
+            lacking(Feature::Probing, &["info"], &[]),
         ];
         let found = finding(&lacks, "app", &asked, "locks");
         assert_eq!(found.level, Level::Problem);
@@ -242,9 +153,9 @@ mod tests {
 
     #[test]
     fn whoever_named_a_feature_needs_it() {
-        let lacks = lack(Feature::Limits, &["set"], &[]);
+        let lacks = lacking(Feature::Limits, &["set"], &[]);
         assert_eq!((lacks.level(false), lacks.level(true)), (Level::Warning, Level::Problem));
-        let lacks = lack(Feature::Limits, &["evalsha"], &[]);
+        let lacks = lacking(Feature::Limits, &["evalsha"], &[]);
         assert_eq!(lacks.level(true), Level::Warning, "it works without");
     }
 }

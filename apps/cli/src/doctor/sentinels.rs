@@ -1,12 +1,14 @@
 //! The Sentinels: whether they can be asked, agree, and are enough for a failover; how far the replicas lag.
 
 use lockkeeper::redis::SentinelView;
+use lockkeeper::redis::access::{Feature, Prefixes, Rule};
 
 use super::facts::Facts;
 use super::finding::{Finding, Level};
 use super::replication;
 
 const CHECK: &str = "sentinel";
+const RIGHTS: &str = "sentinel-permissions";
 /// With fewer, the loss of one ends all failovers.
 const ENOUGH: usize = 3;
 /// A replica that has not told for longer how far it is has trouble.
@@ -49,6 +51,46 @@ pub(super) fn check(views: &[SentinelView]) -> Finding {
         return Finding::new(CHECK, Level::Ok, title);
     };
     Finding::new(CHECK, level, title).seen(seen).advice(advice).items(views.iter().map(line).collect())
+}
+
+/// What the user of the Sentinels may not do. Where nothing was refused, something is said only to whoever asked.
+pub(super) fn rights(views: &[SentinelView], user: &str, is_asked: bool) -> Option<Finding> {
+    let refused: Vec<String> = views
+        .iter()
+        .filter_map(|view| Some(format!("{}: {}", view.address, view.refused.as_ref()?)))
+        .collect();
+    if refused.is_empty() {
+        return is_asked.then(|| allowed(views, user));
+    }
+    let fails = views.iter().any(|view| view.refused.is_some() && view.primary.is_err());
+    let (level, seen) = if fails {
+        (Level::Problem, "A Sentinel that may not be asked for the primary is of no use.")
+    } else {
+        (Level::Warning, "The primary is found, but a failover is noticed later, or less is seen here.")
+    };
+    let rule = Rule::of(&[Feature::Sentinels], &Prefixes::default(), (6, 2));
+    let words = rule.words().iter().filter(|word| word.starts_with(['+', '&'])).map(String::as_str);
+    let finding = Finding::new(RIGHTS, level, format!("User {user} lacks permissions on Sentinels"));
+    let finding = finding.seen(seen).items(refused);
+    let finding = finding.advice("Grant them on each Sentinel, and keep the rule (SENTINEL FLUSHCONFIG):");
+    Some(finding.command(format!("ACL SETUSER {user} {}", words.collect::<Vec<_>>().join(" "))))
+}
+
+fn allowed(views: &[SentinelView], user: &str) -> Finding {
+    let silent = |view: &&SentinelView| view.primary.is_err();
+    let silent: Vec<String> = views.iter().filter(silent).map(line).collect();
+    if silent.len() == views.len() {
+        return Finding::new(RIGHTS, Level::Note, "The permissions on the Sentinels were not examined")
+            .items(silent);
+    }
+    let title = format!("User {user} may do all that sentinels need, on the Sentinels that answer");
+    Finding::new(RIGHTS, Level::Ok, title)
+}
+
+/// For a URL that names no Sentinels.
+pub(super) fn not_here() -> Finding {
+    Finding::new(RIGHTS, Level::Note, "What the user of the Sentinels may do is not examined here")
+        .advice("Give the URL that names them: redis+sentinel://host,host/service.")
 }
 
 /// How far each replica is behind the primary. Nothing without replicas.

@@ -14,7 +14,8 @@ pub(super) fn call<'a>(command: &str, key: &'a str) -> Option<Vec<&'a str>> {
         "eval_ro" => vec!["EVAL_RO", "return 1", "0"],
         "time" => vec!["TIME"],
         "get" => vec!["GET", key],
-        "set" => vec!["SET", key, "x", "XX", "PX", "1"],
+        // Only if it is there and not there: permissions are checked first, and then it is a mistake.
+        "set" => vec!["SET", key, "x", "XX", "NX"],
         "del" => vec!["DEL", key],
         "unlink" => vec!["UNLINK", key],
         "pttl" => vec!["PTTL", key],
@@ -45,6 +46,8 @@ pub(super) fn call<'a>(command: &str, key: &'a str) -> Option<Vec<&'a str>> {
         "wait" => vec!["WAIT", "0", "1"],
         "waitaof" => vec!["WAITAOF", "0", "0", "1"],
         "role" => vec!["ROLE"],
+        "delifeq" => vec!["DELIFEQ", key, "x"],
+        "delex" => vec!["DELEX", key, "IFEQ", "x"],
         "cluster|slots" => vec!["CLUSTER", "SLOTS"],
         "asking" => vec!["ASKING"],
         _ => return None,

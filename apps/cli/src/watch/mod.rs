@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use lockkeeper::core::lock::Inspection;
-use lockkeeper::{Error, Keeper};
+use lockkeeper::{Error, ErrorKind, Keeper, Refusal};
 
 use crate::common::{self, Common, Namespace, bytes_of};
 use crate::exit::{INTERRUPTED, NOT_A_LOCK, code_of};
@@ -25,7 +25,8 @@ pub(crate) use show::{reason, write_line};
 /// Watch a lock: who holds it, who waits, and how often it changes hands.
 ///
 /// On a terminal it redraws a few lines in place; otherwise it prints a line for each look, and with --json an object
-/// for each. When the server cannot be reached it says so and goes on looking.
+/// for each. When the server cannot be reached it says so and goes on looking; at what does not pass by itself, such
+/// as a wrong password, it ends.
 ///
 /// Changes are counted from one look to the next, so at most one for each: there may have been more. A keeper that
 /// passes the lock on among its own callers does so without the server, and nobody else can see that.
@@ -68,7 +69,7 @@ pub(crate) async fn run(args: WatchArgs, common: &Common) -> anyhow::Result<Exit
 async fn watch(keeper: &Keeper, name: &[u8], args: &WatchArgs, show: &mut Show) -> anyhow::Result<ExitCode> {
     let mut changes = Changes::default();
     let look = async || {
-        let look = keeper.inspect(name).await;
+        let look = settled(keeper.inspect(name).await)?;
         if let Ok(seen) = &look {
             changes.saw(seen, Instant::now());
         }
@@ -76,6 +77,22 @@ async fn watch(keeper: &Keeper, name: &[u8], args: &WatchArgs, show: &mut Show) 
         Ok(code_for(&look))
     };
     args.pace.keep(look).await
+}
+
+/// What will not pass by itself ends the watching. That somebody may not look yet can be mended meanwhile, and is gone
+/// on with.
+pub(crate) fn settled<T>(look: Result<T, Error>) -> anyhow::Result<Result<T, Error>> {
+    match look {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::BadArgument | ErrorKind::Refused(Refusal::NotAuthenticated)
+            ) =>
+        {
+            Err(error.into())
+        }
+        look => Ok(look),
+    }
 }
 
 fn code_for(look: &Look) -> u8 {

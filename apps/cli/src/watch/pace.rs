@@ -34,10 +34,13 @@ fn every(text: &str) -> Result<Duration, String> {
 }
 
 impl Pace {
-    /// Looks until the time is up, or nobody reads any more. The code is that of the last look.
+    /// Looks until the time is up, nobody reads any more, or a look fails. The code is that of the last look.
+    ///
+    /// # Errors
+    /// Those of `look`, but for a reader that has gone away.
     pub(crate) async fn keep(
         &self,
-        mut look: impl AsyncFnMut() -> io::Result<u8>,
+        mut look: impl AsyncFnMut() -> anyhow::Result<u8>,
     ) -> anyhow::Result<ExitCode> {
         let mut ticks = interval(self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -51,7 +54,7 @@ impl Pace {
             }
             looks += 1;
             code = match look().await {
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+                Err(error) if nobody_reads(&error) => return Ok(ExitCode::SUCCESS),
                 looked => ExitCode::from(looked?),
             };
             if self.count == Some(looks) {
@@ -59,6 +62,10 @@ impl Pace {
             }
         }
     }
+}
+
+fn nobody_reads(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 async fn reached(moment: Option<Instant>) {

@@ -1,8 +1,9 @@
 //! The table: a feature's name, purpose, keys, channels, commands and scripts.
 
 use super::Feature;
-use super::KeysOf::{self, Limits, Locks, Once};
+use super::KeysOf::{self, Limits, Locks, Marker, Once};
 use crate::script::{self as scripts, Script};
+use crate::sentinel::EVENTS;
 
 /// What is known of a feature.
 pub(super) struct Row {
@@ -24,6 +25,7 @@ const EVAL_RO: (&str, &str) = ("eval_ro", "looking waits while writes are paused
 const TRACKING: (&str, &str) = ("client|tracking", "who waits is not told, and polls");
 const HGETALL: (&str, &str) = ("hgetall", "it is not seen who waits");
 const HLEN: (&str, &str) = ("hlen", "it is not seen who waits");
+const SHORTENED: &str = "a lock that is released stays for a millisecond";
 
 const NONE: Row = Row {
     feature: Feature::Locks,
@@ -36,7 +38,7 @@ const NONE: Row = Row {
     scripts: &[],
 };
 
-pub(super) static ROWS: [Row; 15] = [
+pub(super) static ROWS: [Row; 16] = [
     Row {
         feature: Feature::Locks,
         name: "locks",
@@ -185,7 +187,7 @@ pub(super) static ROWS: [Row; 15] = [
         name: "durability",
         purpose: "waiting for replicas or the disk, in addition to locks",
         must: &["wait"],
-        may: &[("waitaof", "nothing can wait for the disk")],
+        may: &[("waitaof", "nothing can wait for the disk"), ("role", "nothing can wait for all replicas")],
         ..NONE
     },
     Row {
@@ -199,8 +201,12 @@ pub(super) static ROWS: [Row; 15] = [
         feature: Feature::Sentinels,
         name: "sentinels",
         purpose: "following a primary: what the Sentinels' own user needs",
-        channels: &["+switch-master"],
-        must: &["sentinel|get-master-addr-by-name", "subscribe"],
+        channels: &EVENTS,
+        must: &["sentinel|master", "sentinel|get-master-addr-by-name"],
+        may: &[
+            ("subscribe", "a failover is found by asking once a second, and not told"),
+            ("sentinel|ckquorum", "`doctor` does not see whether a failover is possible"),
+        ],
         ..NONE
     },
     Row {
@@ -214,7 +220,19 @@ pub(super) static ROWS: [Row; 15] = [
         feature: Feature::Quorum,
         name: "quorum",
         purpose: "a majority of independent servers, in addition to locks",
-        must: &["info"],
+        keys: &[Locks, Marker],
+        must: &["info", "eval", "time", "get", "set", "pttl"],
+        may: &[EVALSHA],
+        scripts: &[&scripts::RAISE_FENCE],
+        ..NONE
+    },
+    Row {
+        feature: Feature::Plain,
+        name: "plain",
+        purpose: "locks where scripts are forbidden",
+        keys: &[Locks],
+        must: &["time", "get", "set", "pttl"],
+        may: &[TRACKING, ("delifeq", SHORTENED), ("delex", SHORTENED)],
         ..NONE
     },
 ];

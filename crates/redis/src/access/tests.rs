@@ -6,7 +6,8 @@ use super::*;
 use crate::script::SCRIPTS;
 
 /// Commands that run scripts, or that are sent by themselves.
-const OUTSIDE: [&str; 7] = ["eval", "evalsha", "eval_ro", "evalsha_ro", "client|tracking", "scan", "get"];
+const OUTSIDE: [&str; 8] =
+    ["eval", "evalsha", "eval_ro", "evalsha_ro", "client|tracking", "scan", "get", "info"];
 
 /// What a script calls. Every call names its command literally, so that this finds them all.
 fn called(source: &str) -> BTreeSet<String> {
@@ -98,9 +99,20 @@ fn a_rule_names_each_word_once_and_what_the_server_knows() {
     assert!(!Rule::of(&features, &prefixes, (6, 2)).to_string().contains("_ro"));
     let odd = Prefixes { locks: b"a[b]*:".into(), ..prefixes };
     assert!(Rule::of(&[Feature::Locks], &odd, (7, 0)).to_string().contains(r"~a\[b\]\*:*"));
+    let quorum = Rule::of(&[Feature::Quorum], &odd, (7, 0)).to_string();
+    assert!(quorum.contains(r" ~a\[b\]\*:* ~~quorum +info "), "{quorum}");
     let sentinels = Rule::of(&[Feature::Sentinels], &odd, (7, 0)).to_string();
     assert_eq!(
         sentinels,
-        "resetkeys resetchannels -@all &+switch-master +sentinel|get-master-addr-by-name +subscribe"
+        "resetkeys resetchannels -@all &+selected-slave &+failover-state-wait-promotion &+promoted-slave \
+         &+switch-master &+config-update-from +sentinel|master +sentinel|get-master-addr-by-name +subscribe \
+         +sentinel|ckquorum"
     );
+}
+
+/// No server knows both, and one that does not know a command refuses the whole rule.
+#[test]
+fn what_only_one_product_has_is_in_no_rule() {
+    let newest = Rule::of(&[Feature::Plain], &Prefixes::default(), (u32::MAX, 0)).to_string();
+    assert_eq!(newest, "resetkeys resetchannels -@all ~lock:* +time +get +set +pttl +client|tracking");
 }

@@ -62,7 +62,8 @@ impl QuorumConfig {
     /// Of these servers, each with credentials and certificates of its own. They are asked for locks only.
     ///
     /// # Errors
-    /// Fewer than 2 servers, or more than 15; the same address twice; one that is not a single server.
+    /// Fewer than 2 servers, or more than 15; the same address twice; one that is not a single server; one with
+    /// [`without_scripts`](RedisConfig::without_scripts), because a majority's locks cannot do without.
     pub fn new(nodes: impl IntoIterator<Item = RedisConfig>) -> Result<Self, Error> {
         let nodes: Vec<RedisConfig> = nodes.into_iter().collect();
         Majority::of(nodes.len())?;
@@ -75,7 +76,19 @@ impl QuorumConfig {
                 return Err(bad(format!("the server {} is named twice", node.address())));
             }
         }
-        Ok(Self { nodes, max_lease: DEFAULT_QUORUM_MAX_LEASE, fences: true, persistent: false })
+        let config = Self { nodes, max_lease: DEFAULT_QUORUM_MAX_LEASE, fences: true, persistent: false };
+        config.demand_scripts()?;
+        Ok(config)
+    }
+
+    /// None of its servers was told to make do without scripts.
+    pub(super) fn demand_scripts(&self) -> Result<(), Error> {
+        if self.nodes.iter().any(|node| node.without_scripts) {
+            let words =
+                "locks on a majority need scripts on every server, so `without_scripts` does not go with it";
+            return Err(Error::bad_argument("quorum", words));
+        }
+        Ok(())
     }
 
     /// The longest lease that anybody takes here; 60 s by default. A server that was restarted abstains for as long. All
@@ -193,6 +206,16 @@ mod tests {
         assert!(!format!("{config:?}").contains("hunter2"));
         let plain = QuorumConfig::from_url("rediss+quorum://a,b,c").unwrap();
         assert_eq!((plain.max_lease, plain.fences, plain.persistent), (Duration::from_secs(60), true, false));
+    }
+
+    #[test]
+    fn no_server_of_a_majority_does_without_scripts() {
+        let node = |url: &str| RedisConfig::from_url(url).unwrap();
+        let nodes = [node("redis://a"), node("redis://b").without_scripts()];
+        assert!(QuorumConfig::new(nodes).unwrap_err().to_string().contains("need scripts"));
+        let changed = QuorumConfig::from_url("redis+quorum://a,b").unwrap();
+        let changed = changed.try_each(|node| Ok::<_, Error>(node.without_scripts())).unwrap();
+        assert!(changed.demand_scripts().is_err());
     }
 
     #[test]

@@ -98,6 +98,7 @@ impl Node {
 impl QuorumStore {
     /// A store that connects when it is first used. Must be used inside a Tokio runtime.
     pub fn lazy(config: QuorumConfig, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        config.demand_scripts()?;
         let majority = Majority::of(config.nodes.len())?;
         let found: Vec<_> = config.nodes.iter().map(|node| Found::new(node.place())).collect();
         let limit =

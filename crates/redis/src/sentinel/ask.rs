@@ -52,7 +52,10 @@ pub(super) async fn quorum(
     let reply = connection.req_packed_command(&asked).await.and_then(Value::extract_error);
     match reply.map_err(|error| (classify(&error), error)) {
         Ok(_) => Ok(Ok(())),
-        Err((CallError::Answered(words), _)) => Ok(Err(words.text().to_owned())),
+        Err((CallError::Answered(words), error)) if words.text().starts_with("NOPERM") => {
+            Err(connector.failure(&error))
+        }
+        Err((CallError::Answered(_), error)) => Ok(Err(connector.failure(&error).detail)),
         Err((_, error)) => Err(connector.failure(&error)),
     }
 }

@@ -18,7 +18,7 @@ use crate::error::Failure;
 
 /// What a Sentinel tells when another server becomes the primary: that it is asked to be one (see `scout.rs`), that it
 /// answers as one, that this is final, that another Sentinel has said so.
-const EVENTS: [&str; 5] =
+pub(crate) const EVENTS: [&str; 5] =
     [SELECTED[0], SELECTED[1], "+promoted-slave", "+switch-master", "+config-update-from"];
 /// Of these, the ones that name a server that is asked to become the primary.
 const SELECTED: [&str; 2] = ["+selected-slave", "+failover-state-wait-promotion"];
@@ -108,14 +108,22 @@ impl Listener {
                 shared.selected.send_replace(Some(selected));
             }
         };
-        let mut connection = connect(&self.connector, ProtocolVersion::RESP3, hear).await?;
-        let subscribing = async {
-            let subscribed = cmd("SUBSCRIBE").arg(&EVENTS).query_async::<()>(&mut connection).await;
-            subscribed.map_err(|error| self.connector.failure(&error))
-        };
-        within(&self.connector, subscribing).await?;
-        Ok(connection)
+        subscribed(&self.connector, hear).await
     }
+}
+
+/// A connection on which a Sentinel tells [`EVENTS`].
+pub(super) async fn subscribed(
+    connector: &Connector,
+    hear: impl Fn(PushInfo) + Send + Sync + 'static,
+) -> Result<MultiplexedConnection, Failure> {
+    let mut connection = connect(connector, ProtocolVersion::RESP3, hear).await?;
+    let subscribing = async {
+        let subscribed = cmd("SUBSCRIBE").arg(&EVENTS).query_async::<()>(&mut connection).await;
+        subscribed.map_err(|error| connector.failure(&error))
+    };
+    within(connector, subscribing).await?;
+    Ok(connection)
 }
 
 /// The server that is asked to become the primary of `service`, as host and port: the event says
@@ -140,7 +148,9 @@ pub(super) async fn connect(
 ) -> Result<MultiplexedConnection, Failure> {
     let opening = async {
         let credentials = connector.credentials().await?;
-        connector.open_heard(&credentials, protocol, hear).await
+        let opened = connector.open_heard(&credentials, protocol, hear).await;
+        // It may repeat what it was told.
+        opened.map_err(|failure| failure.without(&credentials.password))
     };
     within(connector, opening).await
 }

@@ -27,6 +27,7 @@ use crate::error::Failure;
 use crate::url::{Address, Sentinels, Target};
 use crate::wake::Watched;
 
+pub(crate) use self::listen::EVENTS;
 pub use self::survey::SentinelView;
 
 /// Each Sentinel is asked so often; what it tells by itself comes sooner.

@@ -46,11 +46,14 @@ impl Several {
     /// The parameters in order. A value that is not UTF-8 is refused, and never shown.
     pub(crate) fn parameters(&self) -> Result<Vec<(String, String)>, Error> {
         let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
+        let mut secret = false;
         let read = |pair: &str| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decoded(name, "name of a parameter")?;
-            let value = decoded(value, &format!("value of `{name}`"))?;
-            Ok((name, value))
+            // What stands behind a password may be the rest of it.
+            let part = if secret { "value of a parameter".to_owned() } else { format!("value of `{name}`") };
+            secret |= name.contains("pass");
+            Ok((name, decoded(value, &part)?))
         };
         pairs.map(read).collect()
     }

@@ -206,10 +206,7 @@ fn sentinel(several: Several) -> Result<Target, Error> {
         match &*name {
             "sentinel_user" => user = Some(value),
             "sentinel_password" => password = Some(value),
-            _ => {
-                let known = "use sentinel_user or sentinel_password";
-                return Err(bad(format!("unknown parameter `{name}`: {known}")));
-            }
+            _ => return Err(unknown(&name, password.is_some(), "sentinel_user or sentinel_password")),
         }
     }
     Ok(Target {
@@ -247,10 +244,20 @@ fn unix(url: &Url) -> Result<Target, Error> {
             "db" => target.database = database(&value)?,
             "user" => target.user = Some(value.into_owned()),
             "pass" => target.password = Some(value.into_owned()),
-            _ => return Err(bad(format!("unknown parameter `{name}`: use db, user or pass"))),
+            _ => return Err(unknown(&name, target.password.is_some(), "db, user or pass")),
         }
     }
     Ok(target)
+}
+
+/// Behind a password it may be the rest of it, after a `&` that was not encoded, and is not shown.
+fn unknown(name: &str, is_behind_password: bool, known: &str) -> Error {
+    if is_behind_password {
+        let detail =
+            format!("an unknown parameter behind the password: use {known}, and %26 for `&` in a password");
+        return bad(detail);
+    }
+    bad(format!("unknown parameter `{name}`: use {known}"))
 }
 
 pub(crate) fn database(text: &str) -> Result<i64, Error> {
@@ -322,7 +329,9 @@ mod tests {
             ("unix://relative", "three slashes"),
             ("unix:///", "path"),
             ("unix:///s?pass=hunter2&db=x", "database"),
-            ("unix:///s?pass=hunter2&x=1", "parameter `x`"),
+            ("unix:///s?pass=hunter2&x=1", "use db, user or pass"),
+            ("unix:///s?pass=abc&hunter2", "%26"),
+            ("unix:///s?y=1&pass=abc&hunter2", "parameter `y`"),
             ("redis+sentinel:h", "two slashes"),
             ("redis+sentinel://:hunter2@h", "service"),
             ("redis+sentinel://:hunter2@h/", "service"),
@@ -330,7 +339,10 @@ mod tests {
             ("redis+sentinel://:hunter2@/s", "host"),
             ("redis+sentinel://:hunter2@h:x/s", "port"),
             ("redis+sentinel://:hunter2@h/s/x", "database `x`"),
-            ("redis+sentinel://h/s?sentinel_password=hunter2&x=1", "parameter `x`"),
+            ("redis+sentinel://h/s?sentinel_password=hunter2&x=1", "use sentinel_user"),
+            ("redis+sentinel://h/s?sentinel_password=abc&hunter2", "%26"),
+            ("redis+sentinel://h/s?sentinel_password=abc&hunter2=%ff", "not UTF-8"),
+            ("redis+sentinel://h/s?x=1&sentinel_password=hunter2", "parameter `x`"),
             ("redis+sentinel://:hun/ter2@h/s", "percent-encoded"),
             ("redis+sentinel://h/s?sentinel_password=hunter2%ff", "sentinel_password"),
             ("redis+cluster://:hunter2@", "host"),

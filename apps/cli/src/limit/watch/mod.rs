@@ -14,7 +14,7 @@ use super::answer::is_used;
 use super::what::{Manner, Rules};
 use crate::common::{self, Common};
 use crate::exit::{INTERRUPTED, code_of};
-use crate::watch::Pace;
+use crate::watch::{Pace, settled};
 use find::Places;
 use show::Show;
 
@@ -83,7 +83,7 @@ impl Watcher<'_> {
     async fn watch(&self, pace: &Pace, show: &mut Show) -> anyhow::Result<ExitCode> {
         let mut known = BTreeSet::new();
         let look = async || {
-            let look = self.look(&known).await;
+            let look = settled(self.look(&known).await)?;
             if let Ok(look) = &look {
                 known =
                     look.rows.iter().filter(|(_, seen)| has_used(seen)).map(|(who, _)| name(who)).collect();
