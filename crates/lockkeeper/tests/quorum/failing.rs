@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use lockkeeper::redis::NodeStanding;
 use lockkeeper::{ErrorKind, Released};
 use lockkeeper_testkit::wait::until;
 
 use crate::five::{Servers, is_away, votes};
-use crate::support::{SOON, median, ms, secs, take};
+use crate::support::{SOON, command, median, ms, secs, take};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_may_be_dead_and_three_are_a_clear_error() {
@@ -126,4 +127,50 @@ async fn l8_a_dropped_acquire_leaves_nothing_anywhere() {
         drop(trying);
         five.nobody_holds(&name).await;
     }
+}
+
+#[test]
+fn what_a_try_has_taken_goes_also_when_its_runtime_ends() {
+    let Some(three) = Servers::start(3) else { return };
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let short = runtime();
+    let keeper = short.block_on(async {
+        let keeper = three.keeper("").await;
+        take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+        three.nobody_holds("warm").await;
+        for server in &three.servers[..2] {
+            command(server, &["SET", "lock:a", "somebody", "PX", "60000"]);
+        }
+        three.proxies[2].hold_replies();
+        let lock = keeper.lock("a").unwrap().lease(secs(50)).no_renewal();
+        assert!(lock.try_acquire().await.unwrap().or_busy().is_err(), "two of three are busy");
+        until("the third has it, unanswered", SOON, async || three.holds("a")[2]).await;
+        keeper
+    });
+    drop(short);
+    three.proxies[2].release();
+    runtime().block_on(async {
+        until("it is given back", SOON, async || !three.holds("a")[2]).await;
+        until("nothing is left", SOON, async || keeper.quorum_store().unwrap().giving_back() == 0).await;
+    });
+}
+
+#[test]
+fn servers_are_looked_after_also_while_nobody_drives_the_runtime_that_came_first() {
+    let Some(three) = Servers::start(3) else { return };
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let parked = runtime();
+    let keeper = parked.block_on(async {
+        let keeper = three.keeper("").await;
+        take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+        keeper
+    });
+    // Alive, and not driven from here on.
+    runtime().block_on(async {
+        three.servers[0].kill().unwrap();
+        let store = keeper.quorum_store().unwrap();
+        let is_seen = async || matches!(store.known()[0].standing, NodeStanding::Away(_));
+        until("it is seen that one is away", SOON, is_seen).await;
+    });
+    drop(parked);
 }
