@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use lockkeeper::core::lock::{Acquire, FenceRequest, Lease, OwnerToken, Swap, SwapReply};
+use lockkeeper::core::{Apply, Key, Keys, Prefix, Timestamp};
 use lockkeeper::redis::NodeStanding;
 use lockkeeper::{ErrorKind, Released};
 use lockkeeper_testkit::wait::until;
@@ -173,4 +175,46 @@ fn servers_are_looked_after_also_while_nobody_drives_the_runtime_that_came_first
         until("it is seen that one is away", SOON, is_seen).await;
     });
     drop(parked);
+}
+
+fn swap(from: &str, to: &str) -> (Keys, Swap) {
+    let keys = Keys::from(Key::new(&Prefix::new("lock:").unwrap(), "a").unwrap());
+    let token = |text: &str| OwnerToken::given(text).unwrap();
+    let (lease, fences) = (Lease::new(secs(30)).unwrap(), FenceRequest { seen: 0, block: 1 });
+    (keys, Swap { from: token(from), to: token(to), lease, fences, not_after: Timestamp::MAX })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_other_among_servers_that_are_silent_does_not_refuse_a_swap() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+    for (node, token) in [(0, "from"), (1, "from"), (2, "other"), (3, "from"), (4, "from")] {
+        command(&five.servers[node], &["SET", "lock:a", token, "PX", "60000"]);
+    }
+    five.proxies[3].black_hole();
+    five.proxies[4].black_hole();
+    let (keys, swap) = swap("from", "to");
+    let error =
+        keeper.quorum_store().unwrap().apply(&keys, swap, secs(1)).await.expect_err("two may have it");
+    assert!(matches!(error.kind(), ErrorKind::OutcomeUnknown { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_old_token_goes_from_servers_that_did_not_answer_a_swap() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    let store = keeper.quorum_store().unwrap();
+    let (keys, swap) = swap("from", "to");
+    let fences = FenceRequest { seen: 0, block: 1 };
+    let acquire = Acquire { token: swap.from.clone(), lease: swap.lease, fences, not_after: Timestamp::MAX };
+    store.apply(&keys, acquire, secs(1)).await.unwrap();
+    until("it is everywhere", SOON, async || five.holds("a") == [true; 5]).await;
+    five.proxies[4].black_hole();
+    let answer = store.apply(&keys, swap, secs(1)).await.unwrap();
+    assert!(matches!(answer.reply, SwapReply::Swapped(_)));
+    five.proxies[4].heal();
+    five.proxies[4].cut_connections();
+    let token = async || command(&five.servers[4], &["GET", "lock:a"]).as_str().map(str::to_owned);
+    until("the old one is gone there", SOON, async || token().await.as_deref() != Some("from")).await;
 }
