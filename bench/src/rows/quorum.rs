@@ -67,7 +67,8 @@ fn one_silent(
 
 fn connect(stage: &Stage, addresses: &[SocketAddr], fences: &str) -> Result<Keeper> {
     let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    let url = format!("redis+quorum://{}?fences={fences}", places.join(","));
+    // One of them has a proxy in the place of a server.
+    let url = format!("redis+quorum://{}?name=bench&fences={fences}", places.join(","));
     on(&stage.runtime, async move {
         let keeper = Keeper::connect(&url).await?;
         if let Some(store) = keeper.quorum_store() {

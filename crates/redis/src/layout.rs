@@ -6,7 +6,7 @@
 //! | `<prefix>~fence:…` | its last fence, decimal | the lease and two days, re-armed by renewals |
 //! | `<prefix>~wait:…` | who waits for it: a hash of a keeper's line to `expires_ms:count` | 2.5 s after the last note |
 //! | `<prefix>~permit:…` | a concurrency limit's permits: a sorted set of owner tokens by the end of their lease in µs | the last of these leases |
-//! | `~quorum` | a majority's server: under which of its runs it has forgotten nothing | none: it is about the server and not about a lock, there is one, and a server that has lost it abstains |
+//! | `~quorum` | a majority's server: under which of its runs it has forgotten nothing | none: it is about the server and not about a lock, there is one, and a server that has lost it abstains (were it to expire, each server would abstain from time to time) |
 //! | `<prefix><limiter>:<tag>:<subject>` | how much of one limit is used, see below | when all of it is there again |
 //! | `<once prefix><name>:<key>` | an operation's record, see below | running: the lease, then the time an unknown outcome is held, then the retention; ended: the retention |
 //!

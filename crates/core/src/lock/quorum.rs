@@ -1,9 +1,9 @@
 //! The arithmetic of a majority of independent servers. No clock, no IO: time and votes are arguments.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::fence::Fence;
-use super::lease::Lease;
 use crate::error::Error;
 
 /// The fewest servers that a majority is asked of.
@@ -92,14 +92,6 @@ impl Majority {
     }
 }
 
-/// How much a holder may count on, `elapsed` after it began to ask: lease − elapsed − (lease/100 + 2 ms). `None`: nothing
-/// is left. The same margin as [`Lease::deadline`].
-pub fn validity(lease: Lease, elapsed: Duration) -> Option<Duration> {
-    let length = lease.as_duration();
-    let drift = (length / 100).checked_add(Duration::from_millis(2))?;
-    length.checked_sub(elapsed)?.checked_sub(drift).filter(|left| !left.is_zero())
-}
-
 impl Majority {
     /// The fence of a grant by servers that answered `firsts`, and how many of them are that far already: it is a fence only
     /// once a majority is.
@@ -124,12 +116,50 @@ pub struct Marker {
     pub max_lease: Duration,
     /// How many servers the quorum has.
     pub nodes: usize,
+    /// A server that still has its marker after a restart votes at once.
+    pub persistent: bool,
+    /// Of which servers; see [`Membership`].
+    pub of: Membership,
+}
+
+/// Which servers make up a quorum: a short digest of their names, or of a name that all clients agree on.
+///
+/// Two lists that overlap would each have a majority, so a server belongs to one of them. It is what clients call the
+/// servers, because a server that was restarted empty knows nothing of itself that was so before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership(u64);
+
+impl Membership {
+    /// Of these servers, in any order.
+    pub fn of_servers<S: Into<String>>(places: impl IntoIterator<Item = S>) -> Self {
+        let mut places: Vec<String> =
+            places.into_iter().map(|place| place.into().to_ascii_lowercase()).collect();
+        places.sort_unstable();
+        Self::digest("servers", &places.join(" "))
+    }
+
+    /// Of the servers that go by this name together.
+    pub fn named(name: &str) -> Self {
+        Self::digest("name", name)
+    }
+
+    fn digest(kind: &str, text: &str) -> Self {
+        let digest = sha1_smol::Sha1::from(format!("{kind} {text}")).digest().bytes();
+        Self(digest.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte)))
+    }
+}
+
+impl fmt::Display for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
 }
 
 impl Marker {
     /// As it is kept.
     pub fn to_text(&self) -> String {
-        format!("1 {} {} {}", self.run, self.max_lease.as_millis(), self.nodes)
+        let (max_lease, kept) = (self.max_lease.as_millis(), if self.persistent { "kept" } else { "-" });
+        format!("1 {} {max_lease} {} {kept} {}", self.run, self.nodes, self.of)
     }
 
     /// `None`: no marker of ours.
@@ -137,8 +167,17 @@ impl Marker {
         let mut words = text.split(' ');
         let (version, run) = (words.next()?, words.next()?);
         let (max_lease, nodes) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let (kept, of) = (words.next()?, words.next()?);
+        let of = Membership(u64::from_str_radix(of, 16).ok()?);
+        let marker = Self {
+            run: run.to_owned(),
+            max_lease: Duration::from_millis(max_lease),
+            nodes,
+            persistent: kept == "kept",
+            of,
+        };
         let is_ours = version == "1" && words.next().is_none() && (1..=128).contains(&run.len());
-        is_ours.then(|| Self { run: run.to_owned(), max_lease: Duration::from_millis(max_lease), nodes })
+        (is_ours && marker.to_text() == text).then_some(marker)
     }
 }
 
@@ -164,7 +203,7 @@ pub enum Standing {
     VotesOnceMarked,
     /// It may have forgotten leases. For so long yet.
     Abstains(Duration),
-    /// Its marker is that of a quorum with other numbers.
+    /// Its marker is that of a quorum of other servers, or with other numbers.
     OfAnotherQuorum,
 }
 
@@ -177,16 +216,39 @@ pub struct Rule {
     pub nodes: usize,
     /// The operator declares that a server keeps every write over a restart.
     pub persistent: bool,
+    /// Which servers.
+    pub of: Membership,
 }
 
 impl Rule {
+    /// The marker of one of its servers, for this run.
+    pub fn marker(&self, run: &str) -> Marker {
+        let Self { max_lease, nodes, persistent, of } = *self;
+        Marker { run: run.to_owned(), max_lease, nodes, persistent, of }
+    }
+
+    /// Whether the marker is of this quorum, of whatever run.
+    pub fn is_ours(&self, marker: &Marker) -> bool {
+        *marker == self.marker(&marker.run)
+    }
+
+    /// Whether a server whose memory has ended may be marked, by the markers of those of the quorum's servers that are
+    /// there (`None`: without).
+    ///
+    /// So that nobody with other numbers, or a list that overlaps, opens a quorum of its own: a majority has our marker; or
+    /// nobody has another's, and either one has ours and a majority is there, or all are there and have none.
+    pub fn may_mark(&self, there: &[Option<&Marker>]) -> bool {
+        let ours = there.iter().flatten().filter(|marker| self.is_ours(marker)).count();
+        let others = there.iter().flatten().count() - ours;
+        let needed = self.nodes / 2 + 1;
+        ours >= needed || (others == 0 && (there.len() >= self.nodes || (ours > 0 && there.len() >= needed)))
+    }
+
     /// The amnesia rule: a server that was restarted may have forgotten leases, so it abstains until all that it may have
     /// promised have ended.
     pub fn standing(&self, of: Memory<'_>) -> Standing {
         match of.marker {
-            Some(marker) if marker.max_lease != self.max_lease || marker.nodes != self.nodes => {
-                Standing::OfAnotherQuorum
-            }
+            Some(marker) if !self.is_ours(marker) => Standing::OfAnotherQuorum,
             Some(marker) if !of.run.is_empty() && marker.run == of.run => Standing::Votes,
             Some(_) if self.persistent && !of.run.is_empty() => Standing::VotesOnceMarked,
             _ => self.waits(of),
@@ -211,7 +273,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::time::Uptime;
 
     const fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -275,16 +336,11 @@ mod tests {
         }
 
         #[test]
-        fn validity_is_the_deadline_seen_from_the_other_end(ms in 10u64..10_000_000, elapsed_us in 0u64..20_000_000_000) {
-            let lease = Lease::new(Duration::from_millis(ms)).unwrap();
-            let (sent, elapsed) = (Uptime::from_micros(5), Duration::from_micros(elapsed_us));
-            let left = lease.deadline(sent).since(sent.after(elapsed));
-            prop_assert_eq!(validity(lease, elapsed).unwrap_or_default(), left);
-        }
-
-        #[test]
-        fn a_marker_is_read_back_and_nothing_else_is_a_marker(run in "[0-9a-f]{1,40}", ms in 0u64.., nodes in 0usize.., noise in ".*") {
-            let marker = Marker { run, max_lease: Duration::from_millis(ms), nodes };
+        fn a_marker_is_read_back_and_nothing_else_is_a_marker(
+            run in "[0-9a-f]{1,40}", ms in 0u64.., nodes in 0usize.., persistent: bool, name in ".*", noise in ".*"
+        ) {
+            let of = Membership::named(&name);
+            let marker = Marker { run, max_lease: Duration::from_millis(ms), nodes, persistent, of };
             prop_assert_eq!(Marker::parse(&marker.to_text()), Some(marker.clone()));
             prop_assert_eq!(Marker::parse(&format!("{} {noise}", marker.to_text())), None);
         }
@@ -325,8 +381,8 @@ mod tests {
 
     #[test]
     fn a_server_that_may_have_forgotten_abstains_until_all_has_ended() {
-        let rule = Rule { max_lease: secs(60), nodes: 5, persistent: false };
-        let marker = Marker { run: "a".into(), max_lease: secs(60), nodes: 5 };
+        let rule = Rule { max_lease: secs(60), nodes: 5, persistent: false, of: Membership::named("q") };
+        let marker = rule.marker("a");
         let of = |run, marker, uptime, known| rule.standing(Memory { run, marker, uptime, known });
         let long = secs(3600);
         assert_eq!(of("a", Some(&marker), secs(0), secs(0)), Standing::Votes);
@@ -340,10 +396,35 @@ mod tests {
         assert_eq!(of("a", Some(&other), long, long), Standing::OfAnotherQuorum);
         let smaller = Marker { nodes: 3, ..marker.clone() };
         assert_eq!(of("a", Some(&smaller), long, long), Standing::OfAnotherQuorum);
+        let elsewhere = Marker { of: Membership::named("r"), ..marker.clone() };
+        assert_eq!(of("a", Some(&elsewhere), long, long), Standing::OfAnotherQuorum);
 
         let kept = Rule { persistent: true, ..rule };
+        let forgetful = kept.standing(Memory { run: "a", marker: Some(&marker), uptime: long, known: long });
+        assert_eq!(forgetful, Standing::OfAnotherQuorum, "who counts on its memory, and who does not");
+        let marker = kept.marker("a");
         let of = |marker| kept.standing(Memory { run: "b", marker, uptime: secs(0), known: secs(0) });
         assert_eq!(of(Some(&marker)), Standing::VotesOnceMarked);
         assert!(matches!(of(None), Standing::Abstains(_)), "what kept everything would have kept its marker");
+    }
+
+    #[test]
+    fn a_quorum_is_the_same_servers_in_any_order() {
+        let of = |all: &[&str]| Membership::of_servers(all.iter().copied());
+        assert_eq!(of(&["a:1", "b:1", "C:1"]), of(&["c:1", "a:1", "b:1"]));
+        assert_ne!(of(&["a:1", "b:1", "c:1"]), of(&["a:1", "b:1", "d:1"]));
+        assert_ne!(of(&["a"]), Membership::named("a"));
+    }
+
+    #[test]
+    fn only_who_knows_the_quorum_marks_its_servers() {
+        let rule = Rule { max_lease: secs(60), nodes: 5, persistent: false, of: Membership::named("q") };
+        let (ours, other) = (rule.marker("a"), Marker { nodes: 3, ..rule.marker("b") });
+        let (ours, other) = (Some(&ours), Some(&other));
+        assert!(rule.may_mark(&[None; 5]) && !rule.may_mark(&[None; 4]), "a new one needs all its servers");
+        assert!(rule.may_mark(&[ours, None, None]) && !rule.may_mark(&[ours, None]));
+        assert!(rule.may_mark(&[ours, ours, ours, other, None]), "a majority knows better");
+        assert!(!rule.may_mark(&[ours, ours, other, None, None]));
+        assert!(!rule.may_mark(&[None, None, None, None, other]));
     }
 }

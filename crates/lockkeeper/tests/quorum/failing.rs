@@ -2,11 +2,14 @@
 
 use std::time::Instant;
 
+use lockkeeper::core::lock::{Acquire, FenceRequest, Lease, OwnerToken, Swap, SwapReply};
+use lockkeeper::core::{Apply, Key, Keys, Prefix, Timestamp};
+use lockkeeper::redis::NodeStanding;
 use lockkeeper::{ErrorKind, Released};
 use lockkeeper_testkit::wait::until;
 
 use crate::five::{Servers, is_away, votes};
-use crate::support::{SOON, median, ms, secs, take};
+use crate::support::{SOON, command, median, ms, secs, take};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_may_be_dead_and_three_are_a_clear_error() {
@@ -126,4 +129,92 @@ async fn l8_a_dropped_acquire_leaves_nothing_anywhere() {
         drop(trying);
         five.nobody_holds(&name).await;
     }
+}
+
+#[test]
+fn what_a_try_has_taken_goes_also_when_its_runtime_ends() {
+    let Some(three) = Servers::start(3) else { return };
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let short = runtime();
+    let keeper = short.block_on(async {
+        let keeper = three.keeper("").await;
+        take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+        three.nobody_holds("warm").await;
+        for server in &three.servers[..2] {
+            command(server, &["SET", "lock:a", "somebody", "PX", "60000"]);
+        }
+        three.proxies[2].hold_replies();
+        let lock = keeper.lock("a").unwrap().lease(secs(50)).no_renewal();
+        assert!(lock.try_acquire().await.unwrap().or_busy().is_err(), "two of three are busy");
+        until("the third has it, unanswered", SOON, async || three.holds("a")[2]).await;
+        keeper
+    });
+    drop(short);
+    three.proxies[2].release();
+    runtime().block_on(async {
+        until("it is given back", SOON, async || !three.holds("a")[2]).await;
+        until("nothing is left", SOON, async || keeper.quorum_store().unwrap().giving_back() == 0).await;
+    });
+}
+
+#[test]
+fn servers_are_looked_after_also_while_nobody_drives_the_runtime_that_came_first() {
+    let Some(three) = Servers::start(3) else { return };
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let parked = runtime();
+    let keeper = parked.block_on(async {
+        let keeper = three.keeper("").await;
+        take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+        keeper
+    });
+    // Alive, and not driven from here on.
+    runtime().block_on(async {
+        three.servers[0].kill().unwrap();
+        let store = keeper.quorum_store().unwrap();
+        let is_seen = async || matches!(store.known()[0].standing, NodeStanding::Away(_));
+        until("it is seen that one is away", SOON, is_seen).await;
+    });
+    drop(parked);
+}
+
+fn swap(from: &str, to: &str) -> (Keys, Swap) {
+    let keys = Keys::from(Key::new(&Prefix::new("lock:").unwrap(), "a").unwrap());
+    let token = |text: &str| OwnerToken::given(text).unwrap();
+    let (lease, fences) = (Lease::new(secs(30)).unwrap(), FenceRequest { seen: 0, block: 1 });
+    (keys, Swap { from: token(from), to: token(to), lease, fences, not_after: Timestamp::MAX })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_other_among_servers_that_are_silent_does_not_refuse_a_swap() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+    for (node, token) in [(0, "from"), (1, "from"), (2, "other"), (3, "from"), (4, "from")] {
+        command(&five.servers[node], &["SET", "lock:a", token, "PX", "60000"]);
+    }
+    five.proxies[3].black_hole();
+    five.proxies[4].black_hole();
+    let (keys, swap) = swap("from", "to");
+    let error =
+        keeper.quorum_store().unwrap().apply(&keys, swap, secs(1)).await.expect_err("two may have it");
+    assert!(matches!(error.kind(), ErrorKind::OutcomeUnknown { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_old_token_goes_from_servers_that_refused_a_swap() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    let store = keeper.quorum_store().unwrap();
+    let (keys, swap) = swap("from", "to");
+    let fences = FenceRequest { seen: 0, block: 1 };
+    let acquire = Acquire { token: swap.from.clone(), lease: swap.lease, fences, not_after: Timestamp::MAX };
+    store.apply(&keys, acquire, secs(1)).await.unwrap();
+    until("it is everywhere", SOON, async || five.holds("a") == [true; 5]).await;
+    let memory = |limit: &str| command(&five.servers[4], &["CONFIG", "SET", "maxmemory", limit]);
+    memory("1");
+    let answer = store.apply(&keys, swap, secs(1)).await.unwrap();
+    assert!(matches!(answer.reply, SwapReply::Swapped(_)));
+    memory("0");
+    let token = async || command(&five.servers[4], &["GET", "lock:a"]).as_str().map(str::to_owned);
+    until("the old one is gone there", SOON, async || token().await.as_deref() != Some("from")).await;
 }

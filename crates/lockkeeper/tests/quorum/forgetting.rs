@@ -76,6 +76,8 @@ async fn a_majority_of_the_others_goes_on_while_one_abstains() {
 async fn where_every_write_is_kept_a_server_that_has_its_marker_votes_at_once() {
     let Some(three) = Servers::start(3) else { return };
     let keeper = three.keeper("persistent=yes").await;
+    // A look alone would leave no marker.
+    assert!(try_take(&keeper, "a", secs(10)).await.is_some());
     let marker = command(&three.servers[0], &["GET", "~quorum"]).as_str().unwrap().to_owned();
     three.restart(0).await;
     stands(&keeper, 0, "abstains", |standing| matches!(standing, NodeStanding::Abstains(_))).await;

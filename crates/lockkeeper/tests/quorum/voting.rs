@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use lockkeeper::{ForceReleased, Released};
+use lockkeeper_testkit::wait::until;
 
 use crate::five::{Servers, try_take};
-use crate::support::{command, ms, noted, secs, take, waits};
+use crate::support::{SOON, command, ms, noted, scripts, secs, take, waits};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_taken_everywhere_and_leaves_nothing() {
@@ -152,4 +153,69 @@ async fn held_locks_are_listed() {
         }
     }
     assert_eq!(names.into_iter().collect::<Vec<_>>(), ["lock:a", "lock:b"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l53_a_key_that_a_majority_may_keep_is_not_free() {
+    let Some(three) = Servers::start(3) else { return };
+    let keeper = three.keeper("").await;
+    for server in &three.servers[..2] {
+        command(server, &["SET", "lock:a", "somebody", "PX", "60000"]);
+    }
+    three.servers[0].kill().unwrap();
+    crate::five::is_away(&keeper, 0).await;
+    let error = keeper.inspect("a").await.expect_err("the third of them does not say").to_string();
+    assert!(error.contains(&three.proxies[0].addr().to_string()), "{error}");
+    assert!(keeper.inspect("b").await.unwrap().holder.is_none(), "two say that it is free");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_leaves_the_servers_alone_that_the_holder_does_not_have() {
+    let Some(five) = Servers::start(5) else { return };
+    let keeper = five.keeper("").await;
+    let warm = take(&keeper, "warm", secs(10)).await;
+    warm.release().await.unwrap();
+    let guard = keeper.lock("a").unwrap().lease(secs(3)).try_acquire().await.unwrap().or_busy().unwrap();
+    until("it is everywhere", SOON, async || five.holds("a") == [true; 5]).await;
+    let waiters = [five.keeper("").await, five.keeper("").await, five.keeper("").await];
+    let waiting = waiters.iter().map(|one| {
+        let lock = one.lock("a").unwrap().lease(secs(3)).wait(secs(60));
+        tokio::spawn(async move { lock.acquire().await.unwrap().or_busy().unwrap().release().await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    noted(&keeper, "a", 3).await;
+    command(&five.servers[4], &["DEL", "lock:a"]);
+    let before: u64 = five.servers.iter().map(scripts).sum();
+    let started = std::time::Instant::now();
+    until("the holder has it again", secs(4), async || five.holds("a")[4]).await;
+    tokio::time::sleep(secs(3).saturating_sub(started.elapsed())).await;
+    let scripts = five.servers.iter().map(scripts).sum::<u64>() - before;
+    // Three who ask again every second or so, at four or five servers, and a few renewals.
+    assert!(scripts < 250, "{scripts} scripts in three seconds");
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    for waiting in waiting {
+        assert_eq!(tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap(), Released::Released);
+    }
+    five.nobody_holds("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fence_of_a_forced_release_is_that_of_a_majority() {
+    let Some(three) = Servers::start(3) else { return };
+    let keeper = three.keeper("").await;
+    let far = 5_000_000_000_000_000;
+    for (node, server) in three.servers.iter().enumerate() {
+        command(server, &["SET", "lock:a", "somebody", "PX", "60000"]);
+        if node < 2 {
+            crate::fences::plant(server, "a", far);
+        }
+    }
+    let shown = keeper.inspect("a").await.unwrap().holder.unwrap();
+    let ForceReleased::Released(fence) = keeper.force_release("a", &shown).await.unwrap() else {
+        panic!("it was held")
+    };
+    assert!(fence.get() > far, "{fence}");
+    let next = try_take(&keeper, "a", secs(10)).await.unwrap();
+    assert!(next.fence().unwrap() > fence);
 }

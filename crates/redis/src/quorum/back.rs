@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use lockkeeper_core::lock::{OwnerToken, Release};
 use lockkeeper_core::{Apply, ErrorKind, Keys, Timestamp, Uptime};
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::Shared;
@@ -70,7 +69,7 @@ impl Drop for Leaving {
 }
 
 impl Shared {
-    /// Removes `token` from one server, without anybody waiting for it. Outside of a runtime it is left to its lease.
+    /// Removes `token` from one server, without anybody waiting for it, on the majority's own thread.
     pub(super) fn give_back_at(
         self: &Arc<Self>,
         node: usize,
@@ -79,12 +78,11 @@ impl Shared {
         doubt: Option<Timestamp>,
         give_up: Uptime,
     ) {
-        let Ok(runtime) = Handle::try_current() else { return };
         if *self.giving_back.borrow() >= MAX_GIVING_BACK {
             tracing::warn!(key = %keys, "too much is being given back: it was left to its lease at one server");
             return;
         }
-        runtime.spawn(Leaving::new(self, token).run(node, keys.clone(), doubt, give_up));
+        self.home.spawn(Leaving::new(self, token).run(node, keys.clone(), doubt, give_up));
     }
 
     /// Waits, at most for `limit`, until nothing of `token` is being given back. True if so.

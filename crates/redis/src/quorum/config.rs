@@ -11,6 +11,9 @@ use crate::config::RedisConfig;
 use crate::url::hosts::Several;
 use crate::url::{DEFAULT_PORT, Places, Target, bad, database, is_cut_in_its_password};
 
+/// The longest name of a majority.
+const MAX_NAME: usize = 64;
+
 /// Independent servers, and what they have agreed on.
 #[derive(Clone)]
 pub struct QuorumConfig {
@@ -18,10 +21,11 @@ pub struct QuorumConfig {
     pub(super) max_lease: Duration,
     pub(super) fences: bool,
     pub(super) persistent: bool,
+    pub(super) name: Option<String>,
 }
 
 impl QuorumConfig {
-    /// From a URL: `redis+quorum://[user[:password]@]a[:port],b,c[/database][?max_lease=60s&fences=off&persistent=yes]`, and
+    /// From a URL: `redis+quorum://[user[:password]@]a[:port],b,c[/database][?max_lease=60s&fences=off&persistent=yes&name=n]`, and
     /// `rediss+quorum://` for TLS.
     ///
     /// # Errors
@@ -48,10 +52,11 @@ impl QuorumConfig {
                 ("max_lease", length) => config.max_lease(length_of(length)?)?,
                 ("fences", "on" | "off") => config.fences(value == "on"),
                 ("persistent", "yes" | "no") => config.persistent(value == "yes"),
+                ("name", name) => config.name(name)?,
                 ("fences", _) => return Err(bad("`fences` is `on` or `off`")),
                 ("persistent", _) => return Err(bad("`persistent` is `yes` or `no`")),
                 _ => {
-                    let known = "use max_lease, fences or persistent";
+                    let known = "use max_lease, fences, persistent or name";
                     return Err(bad(format!("unknown parameter `{name}`: {known}")));
                 }
             };
@@ -76,7 +81,8 @@ impl QuorumConfig {
                 return Err(bad(format!("the server {} is named twice", node.address())));
             }
         }
-        let config = Self { nodes, max_lease: DEFAULT_QUORUM_MAX_LEASE, fences: true, persistent: false };
+        let config =
+            Self { nodes, max_lease: DEFAULT_QUORUM_MAX_LEASE, fences: true, persistent: false, name: None };
         config.demand_scripts()?;
         Ok(config)
     }
@@ -119,6 +125,20 @@ impl QuorumConfig {
     pub fn persistent(mut self, yes: bool) -> Self {
         self.persistent = yes;
         self
+    }
+
+    /// What the servers are called together. Without it they are told from others by their addresses, so all clients have to
+    /// write these alike (in any order). With it they may differ, and it is up to you that the same servers are meant.
+    ///
+    /// # Errors
+    /// Empty, longer than 64 bytes, or other than letters, digits, `-`, `_` and `.`.
+    pub fn name(mut self, name: &str) -> Result<Self, Error> {
+        let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_known) {
+            return Err(bad("`name` is 1 to 64 letters, digits, `-`, `_` or `.`"));
+        }
+        self.name = Some(name.to_owned());
+        Ok(self)
     }
 
     /// The limit for one command to one server; 2 s by default. What is taken has a far shorter one.
@@ -233,6 +253,8 @@ mod tests {
             ("redis+quorum://:hunter2@a,b?fences=no", "`fences`"),
             ("redis+quorum://:hunter2@a,b?persistent=on", "`persistent`"),
             ("redis+quorum://:hunter2@a,b?x=1", "parameter `x`"),
+            ("redis+quorum://:hunter2@a,b?name=", "`name`"),
+            ("redis+quorum://:hunter2@a,b?name=a%20b", "`name`"),
             ("redis+quorum://:hun/ter2@a,b", "percent-encoded"),
         ] {
             let error = QuorumConfig::from_url(shape).err().unwrap_or_else(|| panic!("accepted {shape}"));

@@ -30,11 +30,13 @@ pub(super) struct Granted<'a> {
 }
 
 impl Shared {
-    /// What to say was seen, so that all servers answer the same number if nothing greater is there.
+    /// What to say was seen, so that a majority answers the same number if nothing greater is there. Ahead of the clocks of
+    /// a majority and no more, so that one that is hours ahead does not take all others with it.
     pub(super) fn propose(&self, roll: &Roll, seen: u64) -> u64 {
         let voters = self.nodes.iter().zip(&roll.runs).filter(|(_, run)| run.is_some());
-        let latest = voters.map(|(node, _)| node.on(Lane::Command).server_now()).max();
-        latest.map_or(seen, |now| seen.max(now.after(AHEAD).as_micros()))
+        let mut clocks: Vec<_> = voters.map(|(node, _)| node.on(Lane::Command).server_now()).collect();
+        clocks.sort_unstable();
+        clocks.get(self.majority.needed() - 1).map_or(seen, |now| seen.max(now.after(AHEAD).as_micros()))
     }
 
     /// Makes the fence that `firsts` give known to a majority. `None`: too few could be told.

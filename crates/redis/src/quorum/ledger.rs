@@ -21,6 +21,15 @@ impl Nodes {
     pub(super) fn without(self, node: usize) -> Self {
         Self(self.0 & !(1 << node))
     }
+    pub(super) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
     pub(super) fn has(self, node: usize) -> bool {
         self.0 & (1 << node) != 0
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lockkeeper_core::lock::{Holder, Inspect, Inspection, KeeperName, Leave, Waiter};
-use lockkeeper_core::{Answer, Apply, Error, Key, Keys, Prefix};
+use lockkeeper_core::lock::{Fence, Holder, Inspect, Inspection, KeeperName, Leave, Waiter};
+use lockkeeper_core::{Answer, Apply, Error, ErrorKind, Key, Keys, Prefix};
 
 use super::votes::most_telling;
 use super::{QuorumStore, Shared};
@@ -56,6 +56,15 @@ impl Shared {
             })
     }
 
+    /// Some servers keep it, and whether a majority does is for those to say that do not answer: that is not *free*.
+    fn undecided(&self, seen: &[(usize, Vec<Inspection>)]) -> Error {
+        let silent = (0..self.nodes.len()).filter(|node| seen.iter().all(|(other, _)| other != node));
+        let silent: Vec<String> = silent.map(|node| self.name(node)).collect();
+        let detail =
+            format!("whether a majority keeps it depends on {}, and they do not say", silent.join(", "));
+        Error::new(ErrorKind::Unreachable, "inspect", detail)
+    }
+
     /// Who holds a key at most servers, and what each of these says is left.
     fn most(
         &self,
@@ -74,6 +83,16 @@ impl Shared {
         holders.into_iter().max_by_key(|(_, left)| left.len())
     }
 
+    /// The number that a majority has: of the holder's servers, or of all where nobody has a majority.
+    fn last_fence<'a>(
+        &self,
+        each: impl Iterator<Item = &'a Inspection>,
+        holder: Option<&Holder>,
+    ) -> Option<Fence> {
+        let of_holder = each.filter(|one| holder.is_none() || one.holder.as_ref() == holder);
+        self.majority.fence(of_holder.filter_map(|one| one.fence).collect()).map(|(fence, _)| fence)
+    }
+
     fn together(&self, seen: &[(usize, Vec<Inspection>)], index: usize) -> Inspection {
         let most = self.most(seen, index).filter(|(_, left)| self.majority.is_reached(left.len()));
         let each = || seen.iter().filter_map(|(_, all)| all.get(index));
@@ -88,9 +107,9 @@ impl Shared {
         };
         Inspection {
             remaining: if holder.is_some() { self.majority.lasts(left) } else { None },
-            holder,
-            fence: each().filter_map(|one| one.fence).max().filter(|_| self.fences),
+            fence: self.last_fence(each(), holder.as_ref()).filter(|_| self.fences),
             waiters: waiters.into_iter().map(|(keeper, count)| Waiter { keeper, count }).collect(),
+            holder,
             wrong_type: self.majority.is_reached(each().filter(|one| one.wrong_type).count()),
         }
     }
@@ -152,6 +171,9 @@ impl Apply<Inspect> for QuorumStore {
         let shared = &self.shared;
         let seen = shared.look_at_each(self, at, within, |seen| shared.is_known(at, seen)).await;
         let seen = seen.map_err(|error| error.with_key(at))?;
+        if !shared.is_known(at, &seen) {
+            return Err(shared.undecided(&seen).with_key(at));
+        }
         let each = (0..at.as_slice().len()).map(|index| shared.together(&seen, index));
         Ok(shared.answer(each.collect()))
     }

@@ -6,6 +6,7 @@
 mod back;
 mod config;
 mod fence;
+mod home;
 mod keep;
 mod ledger;
 mod look;
@@ -14,6 +15,7 @@ mod roll;
 mod status;
 mod take;
 mod tender;
+mod views;
 mod votes;
 mod watcher;
 
@@ -21,19 +23,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockkeeper_core::lock::quorum::{Majority, Rule};
+use lockkeeper_core::lock::quorum::{Majority, Membership, Rule};
 use lockkeeper_core::lock::{Lease, OwnerToken};
 use lockkeeper_core::{Answer, Clock, Error, ErrorKind, Timestamp, Uptime};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 pub use self::config::QuorumConfig;
+use self::home::Home;
 use self::ledger::Ledger;
 pub use self::look::QuorumCursor;
 use self::roll::{Found, Roll, refuse_twins};
 pub use self::roll::{NodeReport, NodeStanding};
 use self::tender::Tender;
+use self::views::Views;
 pub use self::watcher::QuorumWatcher;
 use crate::node::Lane;
 use crate::store::RedisStore;
@@ -44,8 +49,6 @@ const MIN_NODE_LIMIT: Duration = Duration::from_millis(25);
 const IDLE: Duration = Duration::from_secs(10);
 /// So long connecting waits for the other servers, once a majority was reached.
 const OTHERS: Duration = Duration::from_millis(100);
-/// Nobody has seen it yet.
-const NEVER: Uptime = Uptime::from_micros(0);
 
 /// Locks on a majority of independent servers. Cheap to clone; clones share the connections.
 ///
@@ -71,10 +74,12 @@ struct Shared {
     roll: Mutex<Arc<Roll>>,
     roll_changed: watch::Sender<u64>,
     ledger: Ledger,
+    views: Views,
     /// Tokens that are being given back, each at one server.
     giving_back: watch::Sender<usize>,
     last_used: AtomicU64,
     wanted: Arc<Notify>,
+    home: Home,
 }
 
 /// One server: its three lanes.
@@ -105,8 +110,12 @@ impl QuorumStore {
             |of: fn(&crate::RedisConfig) -> Duration| config.nodes.iter().map(of).max().unwrap_or_default();
         let response_timeout = limit(|node| node.response_timeout);
         let connect_limit = limit(|node| node.connect_timeout).saturating_add(Duration::from_millis(100));
-        let rule =
-            Rule { max_lease: config.max_lease, nodes: config.nodes.len(), persistent: config.persistent };
+        let of = match &config.name {
+            Some(name) => Membership::named(name),
+            None => Membership::of_servers(config.nodes.iter().map(crate::RedisConfig::place)),
+        };
+        let (nodes, max_lease, persistent) = (config.nodes.len(), config.max_lease, config.persistent);
+        let rule = Rule { max_lease, nodes, persistent, of };
         let nodes = config.nodes.into_iter().map(|node| {
             let store = RedisStore::lazy(node, clock.clone());
             let lanes = [Lane::Command, Lane::Renewal, Lane::Waiting].map(|lane| store.on(lane));
@@ -124,9 +133,11 @@ impl QuorumStore {
             found: Mutex::new(found),
             roll_changed: watch::Sender::new(0),
             ledger: Ledger::default(),
+            views: Views::default(),
             giving_back: watch::Sender::new(0),
             last_used: AtomicU64::new(0),
             wanted: Arc::default(),
+            home: Home::default(),
         };
         Ok(Self { shared: Arc::new(shared), lane: Lane::Command })
     }
@@ -205,11 +216,25 @@ impl Shared {
         for (at, node) in self.nodes.iter().enumerate() {
             if !node.is_tended.load(Ordering::Acquire) && !node.is_tended.swap(true, Ordering::AcqRel) {
                 let tender = Tender { shared: Arc::downgrade(self), node: at };
-                tokio::spawn(tender.run());
+                self.home.spawn(tender.run());
+                self.warm(node);
             }
         }
         if was_idle {
             self.wanted.notify_waiters();
+        }
+    }
+
+    /// Connects what takes, on the caller's runtime: no change of thread per call.
+    fn warm(&self, node: &Node) {
+        let (store, limit) = (node.on(Lane::Command).clone(), self.connect_limit);
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                if let Ok(link) = store.link() {
+                    // Who needs it is told what went wrong.
+                    let _ = link.up(limit).await;
+                }
+            });
         }
     }
 
@@ -239,7 +264,6 @@ impl Shared {
         self.touch();
         let roll = self.roll.lock().clone();
         if self.majority.is_reached(roll.votes) {
-            roll.check(operation)?;
             return Ok(roll);
         }
         let mut changes = self.roll_changed.subscribe();
@@ -258,7 +282,6 @@ impl Shared {
             Ok(roll) => roll,
             Err(_) => self.roll.lock().clone(),
         };
-        roll.check(operation)?;
         match self.majority.is_reached(roll.votes) {
             true => Ok(roll),
             false => Err(roll.too_few(self.majority, operation)),

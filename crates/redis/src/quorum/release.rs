@@ -35,12 +35,16 @@ struct Going {
     token: OwnerToken,
     record: Option<Record>,
     flight: Flight<ReleaseReply>,
+    outstanding: Nodes,
     give_up: Uptime,
+    /// It goes on in the background already.
+    leaving: Option<Leaving>,
 }
 
 impl Going {
     /// An answer counts unless a copy of what took it may come after it.
-    fn note(&self, node: usize, result: Result<Answer<ReleaseReply>, Error>, said: &mut Said) {
+    fn note(&mut self, node: usize, result: Result<Answer<ReleaseReply>, Error>, said: &mut Said) {
+        self.outstanding = self.outstanding.without(node);
         let doubt = self.record.as_ref().and_then(|record| record.doubt_at(node));
         let is_final = result.as_ref().is_ok_and(|answer| doubt.is_none_or(|until| answer.at > until));
         if !is_final {
@@ -57,25 +61,32 @@ impl Going {
 
 impl Drop for Going {
     fn drop(&mut self) {
-        let mut flight = std::mem::take(&mut self.flight);
-        if flight.is_empty() {
+        if self.outstanding.is_empty() {
             return;
         }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let leaving = Leaving::new(&self.shared, &self.token);
-        let rest = Going {
+        let runtime = Handle::try_current().ok().filter(|_| self.leaving.is_none());
+        let Some(runtime) = runtime else {
+            // The runtime of these requests has ended: begun anew, on another.
+            for node in self.outstanding.iter() {
+                let doubt = self.record.as_ref().and_then(|record| record.doubt_at(node));
+                self.shared.give_back_at(node, &self.keys, &self.token, doubt, self.give_up);
+            }
+            return;
+        };
+        let mut rest = Going {
             shared: self.shared.clone(),
             keys: self.keys.clone(),
             token: self.token.clone(),
             record: self.record.take(),
-            flight: Flight::new(),
+            flight: std::mem::take(&mut self.flight),
+            outstanding: std::mem::take(&mut self.outstanding),
             give_up: self.give_up,
+            leaving: Some(Leaving::new(&self.shared, &self.token)),
         };
         runtime.spawn(async move {
-            while let Some((node, result)) = flight.next().await {
+            while let Some((node, result)) = rest.flight.next().await {
                 rest.note(node, result, &mut Said::default());
             }
-            drop(leaving);
         });
     }
 }
@@ -107,11 +118,14 @@ impl Shared {
             token: decision.token.clone(),
             record,
             flight: Flight::new(),
+            outstanding: Nodes::default(),
             give_up,
+            leaving: None,
         };
         // Any run of the server will do: a release takes nothing.
         for node in holds.iter() {
             if reachable.has(node) {
+                going.outstanding = going.outstanding.with(node);
                 going.flight.push(self.send(store.lane, node, at, decision.clone(), limit, None));
             } else {
                 let away = Error::new(ErrorKind::Unreachable, "release", "the server is away");
@@ -135,17 +149,20 @@ impl Shared {
             || self.majority.is_reached(said.expired.len() + elsewhere)
     }
 
-    /// It was held until now unless a majority says otherwise: a server that is away says nothing.
+    /// It was held until now where a majority says so, or nobody says otherwise: a server that is away says nothing.
     fn outcome(&self, said: Said, elsewhere: usize) -> Result<ReleaseReply, Error> {
         let Said { released, expired, others, errors } = said;
         let other = others.first().cloned().map(|(index, holder)| ReleaseReply::HeldByAnother(index, holder));
         if let Some(other) = other.filter(|_| self.majority.is_reached(others.len())) {
             return Ok(other);
         }
-        if released > 0 && !self.majority.is_reached(expired.len() + others.len() + elsewhere) {
+        let gone = expired.len() + others.len();
+        if self.majority.is_reached(released)
+            || (released > 0 && gone == 0 && !self.majority.is_reached(elsewhere))
+        {
             return Ok(ReleaseReply::Released);
         }
-        if self.majority.is_reached(released + expired.len() + others.len() + elsewhere) {
+        if !self.majority.is_reached(released + errors.len()) {
             return Ok(ReleaseReply::Expired(expired.first().copied().unwrap_or(0)));
         }
         let answered = self.nodes.len() - errors.len();
@@ -201,13 +218,13 @@ impl Shared {
         if let Some(holder) = other {
             return Ok(ForceReleaseReply::HeldByAnother(holder));
         }
-        // The next holder shares a server with this majority, and gets a greater one than the least of these.
-        let least = fences.into_iter().min();
-        Ok(match (least, self.fences) {
-            (None, _) => ForceReleaseReply::Free,
-            (Some(fence), true) => ForceReleaseReply::Released(fence),
-            (Some(_), false) => ForceReleaseReply::Released(Fence::NONE),
-        })
+        if fences.is_empty() {
+            return Ok(ForceReleaseReply::Free);
+        }
+        // Not below that of whoever was removed, and only where a majority has it: whoever comes next gets a greater one.
+        let known =
+            self.majority.fence(fences).filter(|(_, told)| self.fences && self.majority.is_reached(*told));
+        Ok(ForceReleaseReply::Released(known.map_or(Fence::NONE, |(fence, _)| fence)))
     }
 }
 
@@ -232,5 +249,41 @@ impl Apply<ForceRelease> for QuorumStore {
     ) -> Result<Answer<ForceReleaseReply>, Error> {
         let reply = self.shared.force(self, at, decision, within).await;
         reply.map(|reply| self.shared.answer(reply)).map_err(|error| error.with_key(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockkeeper_core::ManualClock;
+
+    use super::*;
+    use crate::QuorumConfig;
+
+    #[test]
+    fn a_release_is_told_only_where_those_who_are_silent_cannot_change_it() {
+        let config = QuorumConfig::from_url("redis+quorum://a,b,c,d,e").unwrap();
+        let store = QuorumStore::lazy(config, Arc::new(ManualClock::default())).unwrap();
+        let outcome = |released, expired: usize, errors: usize| {
+            let error = |node| (node, Error::new(ErrorKind::Unreachable, "release", "away"));
+            let said = Said {
+                released,
+                expired: vec![0; expired],
+                others: vec![],
+                errors: (0..errors).map(error).collect(),
+            };
+            store.shared.outcome(said, 5 - released - expired - errors)
+        };
+        let is_unknown = |result: Result<ReleaseReply, Error>| {
+            matches!(result.unwrap_err().kind(), ErrorKind::OutcomeUnknown { .. })
+        };
+        assert_eq!(outcome(3, 0, 0).unwrap(), ReleaseReply::Released);
+        assert_eq!(outcome(2, 0, 1).unwrap(), ReleaseReply::Released, "nobody says otherwise");
+        assert_eq!(outcome(3, 2, 0).unwrap(), ReleaseReply::Released);
+        assert_eq!(outcome(2, 3, 0).unwrap(), ReleaseReply::Expired(0));
+        assert_eq!(outcome(2, 1, 0).unwrap(), ReleaseReply::Expired(0), "two were never enough");
+        assert!(is_unknown(outcome(1, 2, 2)), "two that had ended, and two that do not say");
+        assert!(is_unknown(outcome(0, 0, 5)));
     }
 }

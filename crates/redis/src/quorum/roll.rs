@@ -7,6 +7,8 @@ use std::time::Duration;
 use lockkeeper_core::lock::quorum::{Majority, Marker};
 use lockkeeper_core::{Error, ErrorKind, Uptime};
 
+use super::ledger::Nodes;
+
 /// How a server of a majority stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -47,6 +49,9 @@ impl fmt::Display for NodeStanding {
             Self::Unknown => f.write_str("was not asked yet"),
             Self::Away(why) => write!(f, "cannot be asked: {why}"),
             Self::Votes => f.write_str("votes"),
+            Self::Abstains(Duration::ZERO) => f.write_str(
+                "abstains until it is marked, which takes a majority of servers that have the marker",
+            ),
             Self::Abstains(left) => {
                 let seconds = left.as_secs_f64();
                 write!(f, "abstains for {seconds:.1} s: it may have forgotten leases")
@@ -64,8 +69,12 @@ pub(super) struct Found {
     pub(super) run_id: Arc<str>,
     pub(super) uptime: Duration,
     pub(super) marker: Option<Marker>,
-    /// Since when it is known with this run and this marker.
+    /// It is none of a majority's servers, whatever its marker says: a replica, a member of a cluster, a Sentinel.
+    pub(super) is_unfit: bool,
+    /// Since when it is known with this run and this marker, without a gap.
     pub(super) since: Uptime,
+    /// When it was looked at last.
+    pub(super) looked: Uptime,
 }
 
 impl Found {
@@ -77,11 +86,13 @@ impl Found {
             run_id,
             uptime: Duration::ZERO,
             marker: None,
+            is_unfit: false,
             since: Uptime::from_micros(0),
+            looked: Uptime::from_micros(0),
         }
     }
 
-    fn is_there(&self) -> bool {
+    pub(super) fn is_there(&self) -> bool {
         !matches!(self.standing, NodeStanding::Away(_) | NodeStanding::Unknown) && !self.run_id.is_empty()
     }
 }
@@ -95,7 +106,7 @@ pub(super) struct Roll {
     /// Every server was asked.
     pub(super) is_complete: bool,
     /// Servers that cannot be part of a majority, in words.
-    refused: Option<String>,
+    refused: Vec<String>,
     /// All the others that do not vote, in words.
     absent: Arc<str>,
 }
@@ -113,39 +124,48 @@ impl Roll {
             votes: runs.iter().flatten().count(),
             runs,
             is_complete: all.iter().all(|one| one.standing != NodeStanding::Unknown),
-            refused: (!refused.is_empty()).then(|| refused.join("; ")),
+            refused,
             absent: absent.join("; ").into(),
         }
     }
 
-    /// Servers that are no independent ones make the whole a configuration that is wrong.
+    /// Servers that are no independent ones make the whole a configuration that is wrong. Told to whoever connects; later
+    /// such a server just does not vote.
     pub(super) fn check(&self, operation: &'static str) -> Result<(), Error> {
-        match &self.refused {
-            Some(refused) => {
-                let detail = format!("a majority needs independent servers: {refused}");
-                Err(Error::new(ErrorKind::Unsupported, operation, detail))
-            }
-            None => Ok(()),
+        match self.refused.is_empty() {
+            true => Ok(()),
+            false => Err(self.wrong(operation)),
         }
+    }
+
+    /// Those that vote.
+    pub(super) fn voters(&self) -> Nodes {
+        let voters = self.runs.iter().enumerate().filter(|(_, run)| run.is_some());
+        voters.fold(Nodes::default(), |nodes, (node, _)| nodes.with(node))
+    }
+
+    fn wrong(&self, operation: &'static str) -> Error {
+        let detail = format!("a majority needs independent servers: {}", self.refused.join("; "));
+        Error::new(ErrorKind::Unsupported, operation, detail)
     }
 
     /// Too few vote. Nothing was sent.
     pub(super) fn too_few(&self, majority: Majority, operation: &'static str) -> Error {
+        if !majority.is_reached(majority.nodes() - self.refused.len()) {
+            return self.wrong(operation);
+        }
         let (votes, nodes, needed) = (self.votes, majority.nodes(), majority.needed());
         let detail = format!("{votes} of {nodes} servers vote, and {needed} are needed: {}", self.absent);
         Error::new(ErrorKind::Unreachable, operation, detail)
     }
 }
 
-/// Servers that answer under the same run are one server. Both are refused, by name.
+/// Servers that answer under the same run are one server, and have one vote: that of the name that comes first.
 pub(super) fn refuse_twins(all: &mut [Found]) {
     for at in 0..all.len() {
-        let twin = all.iter().enumerate().find(|(other, one)| {
-            *other != at
-                && one.is_there()
-                && all.get(at).is_some_and(|own| own.is_there() && own.run_id == one.run_id)
-        });
-        let Some(address) = twin.map(|(_, one)| one.address.clone()) else { continue };
+        let Some((earlier, [own, ..])) = all.split_at_checked(at) else { continue };
+        let twin = earlier.iter().find(|one| one.is_there() && own.is_there() && own.run_id == one.run_id);
+        let Some(address) = twin.map(|one| one.address.clone()) else { continue };
         if let Some(one) = all.get_mut(at) {
             one.standing = NodeStanding::Refused(format!("it is the same server as {address}"));
         }
@@ -161,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_of_one_server_are_both_refused_and_a_server_that_is_away_is_nobodys_twin() {
+    fn two_names_of_one_server_have_one_vote_and_a_server_that_is_away_is_nobodys_twin() {
         let mut all = [
             found("a:1", "x", NodeStanding::Votes),
             found("b:1", "x", NodeStanding::Abstains(Duration::ZERO)),
@@ -170,9 +190,9 @@ mod tests {
         ];
         refuse_twins(&mut all);
         let roll = Roll::of(&all);
-        assert_eq!(roll.votes, 1);
+        assert_eq!(roll.votes, 2);
         let error = roll.check("acquire").unwrap_err().to_string();
-        assert!(error.contains("a:1") && error.contains("same server as b:1"), "{error}");
+        assert!(error.contains("b:1") && error.contains("same server as a:1"), "{error}");
         assert!(matches!(all[2].standing, NodeStanding::Away(_)));
     }
 }

@@ -8,6 +8,7 @@ use lockkeeper_core::lock::quorum::Majority;
 use lockkeeper_core::{Error, ErrorKind};
 
 use super::roll::{NodeReport, NodeStanding};
+use super::tender::{Mark, Marking};
 use super::{QuorumStore, Shared};
 use crate::node::Lane;
 use crate::store::RedisStore;
@@ -19,10 +20,11 @@ impl QuorumStore {
     /// Two `INFO` and a `GET` at each server, together.
     ///
     /// # Cancel safety
-    /// Nothing is left behind; a server that no longer needs to abstain may have been marked.
+    /// Yes: nothing is left behind, at no server.
     pub async fn status(&self) -> Vec<NodeReport> {
         let shared = &self.shared;
-        join_all((0..shared.nodes.len()).map(|node| shared.examine(node))).await;
+        join_all((0..shared.nodes.len()).map(|node| shared.examine(node, Lane::Command, Marking::Never)))
+            .await;
         shared.reports()
     }
 
@@ -44,8 +46,8 @@ impl QuorumStore {
     /// Opens a brand-new majority: every server votes at once, because none can have promised anything.
     ///
     /// # Errors
-    /// A server cannot be reached, or is no independent one; unless `force`, one votes already, so that the majority
-    /// is not new. Nothing was marked then.
+    /// A server cannot be reached, or is no independent one; unless `force`, one has a marker already, of whatever
+    /// run, so that the majority is not new. Nothing was marked then.
     ///
     /// # Cancel safety
     /// Some servers may have been marked.
@@ -69,14 +71,19 @@ impl QuorumStore {
                     let why = "votes already, so this majority is not new".to_owned();
                     return refuse(ErrorKind::BadArgument, why);
                 }
+                NodeStanding::Abstains(_) if !force && report.marker.is_some() => {
+                    let why = "has a marker of an earlier run, so this majority is not new".to_owned();
+                    return refuse(ErrorKind::BadArgument, why);
+                }
                 NodeStanding::Votes | NodeStanding::Abstains(_) => {}
             }
             if report.run_id.is_empty() {
                 return refuse(ErrorKind::Unsupported, "does not say its run (INFO is needed)".to_owned());
             }
         }
-        for node in 0..shared.nodes.len() {
-            shared.mark_now(node).await?;
+        let how = if force { Mark::Replacing } else { Mark::First };
+        for (node, report) in reports.iter().enumerate() {
+            shared.mark_now(node, &report.run_id, how).await?;
         }
         Ok(self.status().await)
     }
@@ -128,7 +135,7 @@ impl Shared {
         nodes.map(report).collect()
     }
 
-    async fn mark_now(&self, node: usize) -> Result<(), Error> {
+    async fn mark_now(&self, node: usize, run_id: &str, how: Mark) -> Result<(), Error> {
         let failed = |why: String| {
             let detail = format!("{}: {why}", self.name(node));
             Error::new(ErrorKind::Unreachable, "quorum init", detail)
@@ -136,8 +143,13 @@ impl Shared {
         let Some(store) = self.node(node).map(|node| node.on(Lane::Command)) else { return Ok(()) };
         let up = async { store.link()?.up(self.connect_limit).await };
         let mut up = up.await.map_err(|failure| failed(failure.detail))?;
-        let run_id = up.info().run_id.clone();
-        self.mark(node, &mut up, &run_id).await.map_err(failed)?;
+        if up.info().run_id != run_id {
+            return Err(failed("it was restarted meanwhile; begin again, with force".to_owned()));
+        }
+        let link = store.link().map_err(|failure| failed(failure.detail))?;
+        if self.mark(link, &mut up, run_id, how).await.map_err(failed)?.is_none() {
+            return Err(failed("somebody else has marked it meanwhile".to_owned()));
+        }
         self.last_used.store(self.clock.uptime().as_micros(), Ordering::Relaxed);
         Ok(())
     }

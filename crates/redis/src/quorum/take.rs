@@ -39,6 +39,8 @@ pub(super) enum Vote {
 pub(super) trait Takes: Port {
     /// Split votes may be asked for again: nothing but the token's own request is involved.
     const MAY_REPEAT: bool;
+    /// Whoever waits asks those first who said last that somebody has it, and the others when one of them is free.
+    const LOOKS_FIRST: bool = false;
     fn token(&self) -> &OwnerToken;
     fn lease(&self) -> Lease;
     fn fences(&mut self) -> &mut FenceRequest;
@@ -71,6 +73,7 @@ impl Takes for Acquire {
 
 impl Takes for Watch {
     const MAY_REPEAT: bool = true;
+    const LOOKS_FIRST: bool = true;
     fn token(&self) -> &OwnerToken {
         &self.acquire.token
     }
@@ -118,7 +121,8 @@ impl Takes for Swap {
 
 /// What a majority said.
 enum Taken {
-    Granted(Fence),
+    /// And by whom so far.
+    Granted(Fence, Nodes),
     Busy(Busy),
     Absent(usize),
 }
@@ -127,7 +131,7 @@ enum Taken {
 #[derive(Default)]
 struct Said {
     firsts: Vec<(usize, Fence)>,
-    busy: Vec<Busy>,
+    busy: Vec<(usize, Busy)>,
     absent: Vec<usize>,
     errors: Vec<(usize, Error)>,
     others_wait: bool,
@@ -143,10 +147,28 @@ struct Flying<D: Takes> {
     ends: Uptime,
     flight: Flight<D::Reply>,
     outstanding: Nodes,
+    /// Not asked yet.
+    rest: Nodes,
     is_settled: bool,
 }
 
 impl<D: Takes> Flying<D> {
+    /// Those who were left out until one of the others was free.
+    fn ask_the_rest(&mut self, lane: Lane, decision: &D, roll: &Roll) {
+        let rest = std::mem::take(&mut self.rest);
+        if rest.is_empty() {
+            return;
+        }
+        let is_noted = self.shared.ledger.change(&self.token, self.record, |record| {
+            record.holds = rest.iter().fold(record.holds, Nodes::with);
+        });
+        if is_noted {
+            self.outstanding = rest.iter().fold(self.outstanding, Nodes::with);
+            let (shared, keys) = (self.shared.clone(), self.keys.clone());
+            self.flight.extend(shared.send_to(rest, lane, &keys, decision, self.within, roll));
+        }
+    }
+
     fn note(&mut self, (node, result): Result1<D::Reply>, said: &mut Said) {
         self.outstanding = self.outstanding.without(node);
         enter(&self.shared, &self.token, self.record, node, Effect::of(&result, self.within, D::took));
@@ -156,7 +178,7 @@ impl<D: Takes> Flying<D> {
                 said.others_wait |= others_wait;
                 match vote {
                     Vote::Granted(fence) => said.firsts.push((node, fence)),
-                    Vote::Busy(busy) => said.busy.push(busy),
+                    Vote::Busy(busy) => said.busy.push((node, busy)),
                     Vote::Absent(index) => said.absent.push(index),
                 }
             }
@@ -185,25 +207,65 @@ impl<D: Takes> Flying<D> {
         self.follow(leaving);
     }
 
-    /// Waits in the background for what is outstanding. Late answers are votes while the record stands, and given back
-    /// once it does not.
+    /// Waits in the background for what is outstanding.
     fn follow(&mut self, leaving: Option<Leaving>) {
-        let mut flight = std::mem::take(&mut self.flight);
+        let flight = std::mem::take(&mut self.flight);
         if flight.is_empty() {
             return;
         }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (shared, keys, token) = (self.shared.clone(), self.keys.clone(), self.token.clone());
-        let (record, within, ends) = (self.record, self.within, self.ends);
-        runtime.spawn(async move {
-            while let Some((node, result)) = flight.next().await {
-                let effect = Effect::of(&result, within, D::took);
-                if !enter(&shared, &token, record, node, effect) && effect.holds {
-                    shared.give_back_at(node, &keys, &token, effect.doubt, ends);
-                }
-            }
-            drop(leaving);
-        });
+        let late = Late::<D> {
+            shared: self.shared.clone(),
+            keys: self.keys.clone(),
+            token: self.token.clone(),
+            record: self.record,
+            within: self.within,
+            ends: self.ends,
+            flight,
+            outstanding: self.outstanding,
+            _leaving: leaving,
+        };
+        // Where the requests are: on the runtime that drives their connections.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(late.run());
+        }
+    }
+}
+
+/// Answers that come late: votes while the record stands, and given back once it does not. Dropped before they came,
+/// because their runtime has ended, they are treated as unknown.
+struct Late<D: Takes> {
+    shared: Arc<Shared>,
+    keys: Keys,
+    token: OwnerToken,
+    record: u64,
+    within: Duration,
+    ends: Uptime,
+    flight: Flight<D::Reply>,
+    outstanding: Nodes,
+    _leaving: Option<Leaving>,
+}
+
+impl<D: Takes> Late<D> {
+    async fn run(mut self) {
+        while let Some((node, result)) = self.flight.next().await {
+            self.outstanding = self.outstanding.without(node);
+            self.note(node, Effect::of(&result, self.within, D::took));
+        }
+    }
+
+    fn note(&self, node: usize, effect: Effect) {
+        if !enter(&self.shared, &self.token, self.record, node, effect) && effect.holds {
+            self.shared.give_back_at(node, &self.keys, &self.token, effect.doubt, self.ends);
+        }
+    }
+}
+
+impl<D: Takes> Drop for Late<D> {
+    fn drop(&mut self) {
+        for node in self.outstanding.iter() {
+            let doubt = self.shared.doubt_of_abandoned(node, self.within);
+            self.note(node, Effect { holds: true, doubt });
+        }
     }
 }
 
@@ -268,29 +330,38 @@ impl Shared {
             let fences = decision.fences();
             fences.seen = self.propose(roll, fences.seen);
         }
-        let asked = roll.runs.iter().enumerate().filter(|(_, run)| run.is_some());
-        let asked = asked.fold(Nodes::default(), |nodes, (node, _)| nodes.with(node));
+        let voters = roll.voters();
+        let asked = self.asked_first::<D>(at, voters);
         let mut flying: Flying<D> = Flying {
             record: self.ledger.begin(&token, asked, now, ends),
-            flight: self.send_all(lane, at, &decision, limit, roll),
+            flight: self.send_to(asked, lane, at, &decision, limit, roll),
             shared: self.clone(),
             keys: at.clone(),
             token,
             within: limit,
             ends,
             outstanding: asked,
+            rest: voters.minus(asked),
             is_settled: false,
         };
         let mut said = Said::default();
-        while self.majority.count(said.firsts.len(), flying.flight.len()) == Count::Open {
+        let open = |flying: &Flying<D>| flying.flight.len() + flying.rest.count();
+        while self.majority.count(said.firsts.len(), open(&flying)) == Count::Open {
+            if !said.firsts.is_empty() || flying.flight.is_empty() {
+                flying.ask_the_rest(lane, &decision, roll);
+            }
             match flying.flight.next().await {
                 Some(answer) => flying.note(answer, &mut said),
                 None => break,
             }
         }
+        if !said.firsts.is_empty() {
+            self.views.forget(at);
+        }
         if !self.majority.is_reached(said.firsts.len()) {
             return self.refused(flying, &said, within).await;
         }
+        flying.ask_the_rest(lane, &decision, roll);
         while let Some(Some(answer)) = flying.flight.next().now_or_never() {
             flying.note(answer, &mut said);
         }
@@ -308,7 +379,14 @@ impl Shared {
         let last = fence.get().saturating_add(block - 1);
         self.ledger.change(&flying.token, flying.record, |record| record.last_fence = last);
         flying.keep();
-        Ok((Taken::Granted(fence), said.others_wait, false))
+        let by = said.firsts.iter().fold(Nodes::default(), |nodes, (node, _)| nodes.with(*node));
+        Ok((Taken::Granted(fence, by), said.others_wait, false))
+    }
+
+    /// Whom to ask at once: all, unless the last word was that somebody else has a majority.
+    fn asked_first<D: Takes>(&self, at: &Keys, voters: Nodes) -> Nodes {
+        let held = self.views.held_at(at).filter(|_| D::LOOKS_FIRST).map(|held| held.and(voters));
+        held.filter(|held| self.majority.is_reached(held.count())).unwrap_or(voters)
     }
 
     /// A majority is out of reach: everything is given back, and what is in the way is told.
@@ -319,19 +397,26 @@ impl Shared {
         within: Duration,
     ) -> Result<(Taken, bool, bool), Error> {
         let granted = said.firsts.len();
-        let has_doubt = granted > 0 || !flying.outstanding.iter().collect::<Vec<_>>().is_empty();
+        let has_doubt = granted > 0 || !flying.outstanding.is_empty();
         let has_doubt = has_doubt || said.errors.iter().any(|(_, error)| error.may_have_been_applied());
+        let unheard = flying.outstanding.count() + flying.rest.count();
         flying.undo();
         let (busy, absent) = (said.busy.len(), said.absent.len());
         if let Some(first) = said.absent.first().filter(|_| self.majority.is_reached(absent + busy)) {
             let is_others = self.majority.is_reached(busy);
-            let other = said.busy.first().filter(|_| is_others).cloned();
+            let other = said.busy.first().filter(|_| is_others).map(|(_, busy)| busy.clone());
             let taken = other.map_or(Taken::Absent(*first), Taken::Busy);
             return Ok((taken, said.others_wait, false));
         }
         // Had those who were busy been free, it would have been granted.
-        if busy > 0 && self.majority.is_reached(granted + busy + flying.outstanding.count()) {
+        // A swap is told of others only where they have a majority: its own token holds some of these.
+        let is_enough = if D::MAY_REPEAT { granted + busy + unheard } else { busy };
+        if busy > 0 && self.majority.is_reached(is_enough) {
             let (most, holder) = self.in_the_way(granted, &said.busy);
+            if self.majority.is_reached(most.count()) {
+                self.views.is_held_at(&flying.keys, most);
+            }
+            let most = most.count();
             let mut is_split = granted > 0 && !self.majority.is_reached(most);
             if is_split {
                 is_split = self.has_left(&flying.token, flying.within.min(within)).await;
@@ -352,10 +437,13 @@ impl Shared {
     }
 
     /// Who is in the way at most servers, at how many, and for how long.
-    fn in_the_way(&self, granted: usize, busy: &[Busy]) -> (usize, Busy) {
-        let alike = |one: &Busy| busy.iter().filter(|other| other.holder == one.holder).count();
-        let most = busy.iter().max_by_key(|one| alike(one));
-        let left: Vec<_> = busy.iter().map(|one| one.remaining).collect();
+    fn in_the_way(&self, granted: usize, busy: &[(usize, Busy)]) -> (Nodes, Busy) {
+        let alike = |one: &Busy| {
+            let all = busy.iter().filter(|(_, other)| other.holder == one.holder);
+            all.fold(Nodes::default(), |nodes, (node, _)| nodes.with(*node))
+        };
+        let most = busy.iter().map(|(_, one)| one).max_by_key(|one| alike(one).count());
+        let left: Vec<_> = busy.iter().map(|(_, one)| one.remaining).collect();
         let soonest = left.iter().flatten().min().copied();
         let remaining = self.majority.free_after(granted, left).or(soonest);
         match most {
@@ -379,7 +467,7 @@ impl Apply<Acquire> for QuorumStore {
     ) -> Result<Answer<AcquireReply>, Error> {
         let (taken, _) = self.shared.take(self.lane, at, decision, within).await?;
         Ok(self.shared.answer(match taken {
-            Taken::Granted(fence) => AcquireReply::Granted(fence),
+            Taken::Granted(fence, _) => AcquireReply::Granted(fence),
             Taken::Busy(busy) => AcquireReply::Busy(busy),
             Taken::Absent(_) => return Err(impossible::<Acquire>()),
         }))
@@ -390,7 +478,7 @@ impl Apply<Watch> for QuorumStore {
     async fn apply(&self, at: &Keys, decision: Watch, within: Duration) -> Result<Answer<WatchReply>, Error> {
         let (taken, others_wait) = self.shared.take(self.lane, at, decision, within).await?;
         let outcome = match taken {
-            Taken::Granted(fence) => WatchOutcome::Granted(fence),
+            Taken::Granted(fence, _) => WatchOutcome::Granted(fence),
             Taken::Busy(busy) => WatchOutcome::Busy(busy),
             Taken::Absent(_) => return Err(impossible::<Watch>()),
         };
@@ -404,8 +492,8 @@ impl Apply<Swap> for QuorumStore {
         let ends = self.shared.clock.uptime().after(decision.lease.as_duration());
         let (taken, _) = self.shared.take(self.lane, at, decision, within).await?;
         Ok(self.shared.answer(match taken {
-            Taken::Granted(fence) => {
-                self.shared.forget_swapped(at, &from, ends);
+            Taken::Granted(fence, by) => {
+                self.shared.forget_swapped(at, &from, by, ends);
                 SwapReply::Swapped(fence)
             }
             Taken::Busy(busy) => SwapReply::HeldByAnother(busy.index, busy.holder),
@@ -416,13 +504,11 @@ impl Apply<Swap> for QuorumStore {
 
 impl Shared {
     /// Where the old token was not swapped (a server that was away, or late), it is removed.
-    fn forget_swapped(self: &Arc<Self>, at: &Keys, from: &OwnerToken, ends: Uptime) {
+    fn forget_swapped(self: &Arc<Self>, at: &Keys, from: &OwnerToken, by: Nodes, ends: Uptime) {
         let Some(record) = self.ledger.end(from) else { return };
-        let roll = self.roll.lock().clone();
         for node in record.holds.iter() {
-            let is_asked = roll.runs.get(node).is_some_and(Option::is_some);
             let doubt = record.doubt_at(node);
-            if !is_asked || doubt.is_some() {
+            if !by.has(node) || doubt.is_some() {
                 self.give_back_at(node, at, from, doubt, ends);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lockkeeper_core::lock::quorum::{Marker, Memory, Standing};
+use lockkeeper_core::lock::quorum::{Marker, Memory, Rule, Standing};
 use redis::{Cmd, Value, cmd};
 use tokio::time::timeout;
 
@@ -14,18 +14,36 @@ use super::{IDLE, Shared};
 use crate::error::CallError;
 use crate::layout::QUORUM_MARKER;
 use crate::link::{Link, Up};
+use crate::node::Lane;
 
 /// How often a server is looked at while its majority is in use.
 const EVERY: Duration = Duration::from_secs(1);
+/// A server that nobody has looked at for so long may have been anything meanwhile.
+const GAP: Duration = Duration::from_secs(3);
 /// How soon one that cannot be reached is asked again. The connection has pauses of its own.
 const AGAIN: Duration = Duration::from_millis(50);
 /// The longest time for looking at a server that is connected.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The task of one server. Should its runtime end with it, the next caller starts another.
+/// The task of one server, on the thread of its majority.
 pub(super) struct Tender {
     pub(super) shared: Weak<Shared>,
     pub(super) node: usize,
+}
+
+/// Whether a look may leave a marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marking {
+    Never,
+    WhenDue,
+}
+
+/// How a marker is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Where there is none.
+    First,
+    Replacing,
 }
 
 /// What one look at a server found.
@@ -40,20 +58,22 @@ impl Tender {
     pub(super) async fn run(self) {
         loop {
             let Some(shared) = self.shared.upgrade() else { return };
-            let standing = shared.examine(self.node).await;
+            let standing = shared.examine(self.node, Lane::Renewal, Marking::WhenDue).await;
             let pause = match &standing {
                 NodeStanding::Votes | NodeStanding::Refused(_) => EVERY,
+                NodeStanding::Abstains(Duration::ZERO) => EVERY,
                 NodeStanding::Abstains(left) => (*left).clamp(AGAIN, EVERY),
                 NodeStanding::Away(_) | NodeStanding::Unknown => AGAIN,
             };
-            if shared.is_idle() {
+            // One that abstains is looked at without a gap, so that it votes again in time.
+            if shared.is_idle() && !matches!(standing, NodeStanding::Abstains(_)) {
                 let wanted = shared.wanted.clone();
                 drop(shared);
                 // Looked at now and then all the same, so that the task ends with its store.
                 let _ = timeout(IDLE, wanted.notified()).await;
                 continue;
             }
-            let replaced = shared.node(self.node).and_then(|node| node.lanes[0].reconnections());
+            let replaced = shared.node(self.node).and_then(|node| node.on(Lane::Renewal).reconnections());
             drop(shared);
             let Some(mut replaced) = replaced else { return };
             let _ = timeout(pause, replaced.changed()).await;
@@ -72,36 +92,44 @@ impl Drop for Tender {
 
 impl Shared {
     /// Looks at a server once, and enters it in the roll.
-    pub(super) async fn examine(&self, node: usize) -> NodeStanding {
-        let Some(store) = self.node(node).map(|node| &node.lanes[0]) else { return NodeStanding::Unknown };
+    pub(super) async fn examine(&self, node: usize, lane: Lane, marking: Marking) -> NodeStanding {
+        let Some(store) = self.node(node).map(|node| node.on(lane)) else { return NodeStanding::Unknown };
         let up = async { store.link()?.up(self.connect_limit).await };
         let mut up = match up.await {
             Ok(up) => up,
             Err(failure) => return self.enter_away(node, failure.detail),
         };
-        let seen = match self.look(node, &mut up).await {
+        let Ok(link) = store.link() else { return NodeStanding::Unknown };
+        let seen = match self.look(link, &mut up).await {
             Ok(seen) => seen,
             Err(error) => return self.enter_away(node, error),
         };
         let standing = self.enter(node, &seen, None);
-        if standing != NodeStanding::Abstains(Duration::ZERO) {
+        let is_due = standing == NodeStanding::Abstains(Duration::ZERO) && marking == Marking::WhenDue;
+        if !is_due || !self.may_mark() {
             return standing;
         }
+        // A marker that somebody else writes meanwhile stands.
+        let how = if seen.marker.is_some() { Mark::Replacing } else { Mark::First };
         // Whatever it may have forgotten has ended. On the connection that was looked at, so of the run that was.
-        match self.mark(node, &mut up, &seen.run_id).await {
-            Ok(marker) => self.enter(node, &Seen { marker: Some(marker.clone()), ..seen }, Some(&marker)),
+        match self.mark(link, &mut up, &seen.run_id, how).await {
+            Ok(Some(marker)) => {
+                self.enter(node, &Seen { marker: Some(marker.clone()), ..seen }, Some(&marker))
+            }
+            Ok(None) => standing,
             Err(error) => self.enter_away(node, format!("its marker cannot be written: {error}")),
         }
     }
 
-    fn link_of(&self, node: usize) -> Result<&Link, String> {
-        let node = self.node(node).ok_or("no such server")?;
-        node.lanes[0].link().map_err(|failure| failure.detail)
+    /// By what is known of all the servers; see [`Rule::may_mark`](lockkeeper_core::lock::quorum::Rule::may_mark).
+    fn may_mark(&self) -> bool {
+        let found = self.found.lock();
+        let there = found.iter().filter(|one| one.is_there() && !one.is_unfit);
+        self.rule.may_mark(&there.map(|one| one.marker.as_ref()).collect::<Vec<_>>())
     }
 
-    async fn look(&self, node: usize, up: &mut Up) -> Result<Seen, String> {
+    async fn look(&self, link: &Link, up: &mut Up) -> Result<Seen, String> {
         let info = up.info().clone();
-        let link = self.link_of(node)?;
         let commands: [Cmd; 3] = [
             cmd("INFO").arg("server").to_owned(),
             cmd("INFO").arg("replication").to_owned(),
@@ -130,15 +158,22 @@ impl Shared {
         Ok(Seen { run_id, uptime: Duration::from_secs(uptime), marker, refusal })
     }
 
-    /// Writes the marker for the run that answers on `up`.
-    pub(super) async fn mark(&self, node: usize, up: &mut Up, run_id: &str) -> Result<Marker, String> {
-        let link = self.link_of(node)?;
-        let (max_lease, nodes) = (self.rule.max_lease, self.rule.nodes);
-        let marker = Marker { run: run_id.to_owned(), max_lease, nodes };
+    /// Writes the marker for the run that answers on `up`. `None`: somebody else was first.
+    pub(super) async fn mark(
+        &self,
+        link: &Link,
+        up: &mut Up,
+        run_id: &str,
+        how: Mark,
+    ) -> Result<Option<Marker>, String> {
+        let marker = self.rule.marker(run_id);
         let mut command = cmd("SET");
         command.arg(QUORUM_MARKER).arg(marker.to_text());
-        link.send(up, &command, LOOK).await.map_err(|error| said(&error))?;
-        Ok(marker)
+        if how == Mark::First {
+            command.arg("NX");
+        }
+        let reply = link.send(up, &command, LOOK).await.map_err(|error| said(&error))?;
+        Ok((reply != Value::Nil).then_some(marker))
     }
 
     fn enter_away(&self, node: usize, why: String) -> NodeStanding {
@@ -152,10 +187,15 @@ impl Shared {
         let (now, rule) = (self.clock.uptime(), self.rule);
         self.change_roll(node, |one| {
             if written.is_none()
-                && (one.run_id != seen.run_id || one.marker != seen.marker || one.since == super::NEVER)
+                && (one.run_id != seen.run_id
+                    || one.marker != seen.marker
+                    || !one.is_there()
+                    || now.since(one.looked) > GAP)
             {
                 one.since = now;
             }
+            one.looked = now;
+            one.is_unfit = seen.refusal.is_some();
             one.run_id = seen.run_id.clone();
             (one.uptime, one.marker) = (seen.uptime, seen.marker.clone());
             let memory = Memory {
@@ -170,16 +210,23 @@ impl Shared {
                 (None, Standing::VotesOnceMarked) => NodeStanding::Abstains(Duration::ZERO),
                 (None, Standing::Abstains(left)) => NodeStanding::Abstains(left),
                 (None, Standing::OfAnotherQuorum) => {
-                    NodeStanding::Refused(other_quorum(seen.marker.as_ref()))
+                    NodeStanding::Refused(other_quorum(&rule, seen.marker.as_ref()))
                 }
             };
         })
     }
 }
 
-fn other_quorum(marker: Option<&Marker>) -> String {
-    let (nodes, max_lease) = marker.map_or((0, Duration::ZERO), |marker| (marker.nodes, marker.max_lease));
-    format!("its marker is that of a majority of {nodes} with max_lease={}ms", max_lease.as_millis())
+fn other_quorum(rule: &Rule, marker: Option<&Marker>) -> String {
+    let Some(Marker { nodes, max_lease, persistent, of, .. }) = marker else { return String::new() };
+    let (max_lease, kept) = (max_lease.as_millis(), if *persistent { "yes" } else { "no" });
+    let others = match *of == rule.of {
+        true => "",
+        false => ", and of other servers, or of these by other addresses or another name",
+    };
+    format!(
+        "its marker is that of a majority of {nodes} with max_lease={max_lease}ms, persistent={kept}{others}"
+    )
 }
 
 fn said(error: &CallError) -> String {
@@ -197,4 +244,35 @@ fn text(value: &Value) -> String {
 fn field<'a>(text: &'a str, name: &str) -> &'a str {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::ManualClock;
+
+    use super::*;
+    use crate::{QuorumConfig, QuorumStore};
+
+    #[test]
+    fn a_server_is_known_only_for_as_long_as_it_was_looked_at_without_a_gap() {
+        let clock = Arc::new(ManualClock::default());
+        let config = QuorumConfig::from_url("redis+quorum://a,b,c?max_lease=10s").unwrap();
+        let shared = QuorumStore::lazy(config, clock.clone()).unwrap().shared;
+        let look = || {
+            let uptime = Duration::from_secs(3600);
+            shared.enter(0, &Seen { run_id: "r".into(), uptime, marker: None, refusal: None }, None)
+        };
+        let whole = NodeStanding::Abstains(Duration::from_millis(10_102));
+        assert_eq!(look(), whole);
+        for _ in 0..9 {
+            clock.advance(EVERY);
+            look();
+        }
+        assert_eq!(look(), NodeStanding::Abstains(Duration::from_millis(1102)));
+        clock.advance(GAP + EVERY);
+        assert_eq!(look(), whole, "it may have been anything meanwhile");
+        clock.advance(EVERY);
+        shared.enter_away(0, "gone".to_owned());
+        assert_eq!(look(), whole, "and so it may where it was away");
+    }
 }

@@ -9,6 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use lockkeeper_core::{Answer, Error, ErrorKind, Keys, Timestamp};
 
 use super::Shared;
+use super::ledger::Nodes;
 use super::roll::Roll;
 use crate::node::Lane;
 use crate::port::Port;
@@ -49,6 +50,11 @@ impl Effect {
 }
 
 impl Shared {
+    /// Until when a request that was sent by now, and that nobody waits for any more, may take effect at `node`.
+    pub(super) fn doubt_of_abandoned(&self, node: usize, within: Duration) -> Option<Timestamp> {
+        self.node(node).map(|node| node.on(Lane::Command).server_now().after(within))
+    }
+
     /// One request to one server; `run_id`: only to this run of it.
     pub(super) fn send<D: Port>(
         self: &Arc<Self>,
@@ -81,7 +87,20 @@ impl Shared {
         within: Duration,
         roll: &Roll,
     ) -> Flight<D::Reply> {
-        let voters = roll.runs.iter().enumerate().filter_map(|(node, run)| Some((node, run.clone()?)));
+        self.send_to(roll.voters(), lane, at, decision, within, roll)
+    }
+
+    /// The same to those of `nodes` that vote.
+    pub(super) fn send_to<D: Port>(
+        self: &Arc<Self>,
+        nodes: Nodes,
+        lane: Lane,
+        at: &Keys,
+        decision: &D,
+        within: Duration,
+        roll: &Roll,
+    ) -> Flight<D::Reply> {
+        let voters = nodes.iter().filter_map(|node| Some((node, roll.runs.get(node)?.clone()?)));
         voters.map(|(node, run)| self.send(lane, node, at, decision.clone(), within, Some(run))).collect()
     }
 }
