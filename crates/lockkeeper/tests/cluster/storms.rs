@@ -14,7 +14,9 @@ use crate::support::{command, ms, secs};
 
 const LENGTH: Duration = secs(12);
 /// The longest time without a section of some key.
-const PROGRESS: Duration = secs(5);
+const PROGRESS: Duration = secs(4);
+/// Between two failovers. Primaries vote about the same server once in two seconds, and it is its turn again after six.
+const PAUSE: Duration = ms(500);
 
 /// Planned failovers hand over all that was decided, so that neither exclusion nor a fence is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,7 +63,7 @@ fn fail_over(cluster: &ClusterServers, ends: &AtomicBool) -> usize {
             cluster.fail_over_to(replica).unwrap();
             failovers += 1;
         }
-        std::thread::sleep(ms(100));
+        std::thread::sleep(PAUSE);
     }
     failovers
 }

@@ -21,7 +21,7 @@ const ABSTAINS: Duration = ms(3_500);
 /// So soon after a fault has ended every keeper sees the server again.
 const SEEN_AGAIN: Duration = secs(5);
 /// The longest time without a section. Longer than the longest section, and than what is left of a lease that nobody gave back.
-const PROGRESS: Duration = secs(5);
+const PROGRESS: Duration = secs(4);
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
