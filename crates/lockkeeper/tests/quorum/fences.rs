@@ -8,7 +8,7 @@ use crate::five::{Servers, is_away, try_take, votes};
 use crate::support::secs;
 
 /// Writes a last fence as a server with a clock of its own would have it.
-fn plant(server: &lockkeeper_faults::RedisServer, name: &str, fence: u64) {
+pub(crate) fn plant(server: &lockkeeper_faults::RedisServer, name: &str, fence: u64) {
     let key = fence_key(&Key::new(&Prefix::new("lock:").unwrap(), name).unwrap());
     let reply = server.command_bytes(&[b"SET", &key, fence.to_string().as_bytes(), b"PX", b"600000"]);
     assert!(!reply.unwrap().is_error());

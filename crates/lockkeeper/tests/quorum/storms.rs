@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockkeeper::SystemClock;
+use lockkeeper::core::Clock;
 use lockkeeper::redis::NodeStanding;
 use lockkeeper_testkit::contest::Contest;
 use lockkeeper_testkit::runs;
@@ -12,9 +14,11 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
+use crate::fences::plant;
 use crate::support::{ms, secs};
 use crate::views::Views;
 
+const NAMES: [&str; 2] = ["one", "two"];
 const LENGTH: Duration = secs(12);
 /// A server that was restarted votes again after max_lease, by an uptime that it says in whole seconds.
 const ABSTAINS: Duration = ms(3_500);
@@ -36,8 +40,8 @@ async fn while_one_server_after_another_fails_nobody_holds_together_and_all_get_
     let seed = runs::seed();
     eprintln!("LOCKKEEPER_SEED={seed}");
     let Some(views) = Views::start(4, "max_lease=2s").await else { return };
-    let names = vec!["one".to_owned(), "two".to_owned()];
-    let contest = Contest { names: names.clone(), lease: ms(800), long_ones: 60, seed };
+    let names = NAMES.map(str::to_owned).to_vec();
+    let contest = Contest { names, lease: ms(800), long_ones: 60, seed };
     let (views, ends) = (Arc::new(views), Arc::new(AtomicBool::new(false)));
     let storm = thread::spawn({
         let (views, ends) = (views.clone(), ends.clone());
@@ -52,8 +56,8 @@ async fn while_one_server_after_another_fails_nobody_holds_together_and_all_get_
     assert!(gap < PROGRESS, "nobody got in for {gap:?}");
     assert!(faults >= 8, "{faults} faults");
     assert!(tally.counts().iter().all(|count| *count >= 50), "{:?}", tally.counts());
-    for name in names {
-        let nowhere = async || views.holding(&name) == 0;
+    for name in NAMES {
+        let nowhere = async || views.holding(name) == 0;
         lockkeeper_testkit::wait::until("no server keeps it", secs(5), nowhere).await;
     }
 }
@@ -75,6 +79,7 @@ impl Storm<'_> {
                 next.shuffle(&mut self.random);
             }
             let Some(fault) = next.pop() else { continue };
+            self.clocks_differ();
             let node = self.random.random_range(0..self.views.servers.len());
             let node = match (fault, self.forgetful) {
                 (Fault::Killed, Some((same, until))) if Instant::now() < until => same,
@@ -86,6 +91,17 @@ impl Storm<'_> {
             faults += 1;
         }
         faults
+    }
+
+    /// At three servers the last fences are as of clocks that are ahead, by less than a server abstains.
+    fn clocks_differ(&mut self) {
+        let mut servers: Vec<_> = self.views.servers.iter().collect();
+        servers.shuffle(&mut self.random);
+        for server in servers.into_iter().take(3) {
+            let ahead = ms(self.random.random_range(1_000..1_500));
+            let fence = SystemClock.now().after(ahead).as_micros();
+            NAMES.iter().for_each(|name| plant(server, name, fence));
+        }
     }
 
     fn strike(&mut self, fault: Fault, node: usize, length: Duration) {
