@@ -26,9 +26,11 @@ const AGAIN: Duration = Duration::from_millis(5);
 pub struct Contest {
     /// The keys.
     pub names: Vec<String>,
-    /// The lease, renewed.
+    /// The lease.
     pub lease: Duration,
-    /// One section of so many is longer than the lease: it lives on renewals.
+    /// It is renewed.
+    pub renewed: bool,
+    /// One section of so many is long: longer than the lease where that is renewed, else nearly as long.
     pub long_ones: u32,
     /// Of what is random.
     pub seed: u64,
@@ -101,6 +103,7 @@ impl Contender {
     async fn turn(&mut self) {
         let lock = self.keeper.lock(&self.key.name).expect("a name");
         let lock = lock.lease(self.contest.lease).wait(WAIT);
+        let lock = if self.contest.renewed { lock } else { lock.no_renewal() };
         match tokio::time::timeout(WAIT + HANGS, lock.acquire()).await.expect("an acquire hangs") {
             Err(error) => self.failed("acquire", &error).await,
             Ok(acquired) => match acquired.or_busy() {
@@ -138,8 +141,10 @@ impl Contender {
     }
 
     fn stay(&mut self) -> Duration {
+        let lease = self.contest.lease;
         match self.random.random_ratio(1, self.contest.long_ones) {
-            true => self.contest.lease * 3 / 2,
+            true if self.contest.renewed => lease * 3 / 2,
+            true => lease * 9 / 10,
             false => Duration::from_micros(self.random.random_range(0..4_000)),
         }
     }

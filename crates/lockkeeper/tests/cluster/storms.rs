@@ -29,7 +29,7 @@ async fn while_one_primary_after_another_hands_over_nobody_holds_together() {
     for _ in 0..4 {
         keepers.push(keeper(&cluster).await);
     }
-    let contest = Contest { names: names.clone(), lease: ms(1_500), long_ones: 100, seed };
+    let contest = Contest { names: names.clone(), lease: ms(1_500), renewed: true, long_ones: 100, seed };
     let (cluster, ends) = (Arc::new(cluster), Arc::new(AtomicBool::new(false)));
     let failing = tokio::task::spawn_blocking({
         let (cluster, ends) = (cluster.clone(), ends.clone());

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use lockkeeper::SystemClock;
-use lockkeeper::core::Clock;
 use lockkeeper::redis::NodeStanding;
 use lockkeeper_testkit::contest::Contest;
 use lockkeeper_testkit::runs;
@@ -41,7 +39,7 @@ async fn while_one_server_after_another_fails_nobody_holds_together_and_all_get_
     eprintln!("LOCKKEEPER_SEED={seed}");
     let Some(views) = Views::start(4, "max_lease=2s").await else { return };
     let names = NAMES.map(str::to_owned).to_vec();
-    let contest = Contest { names, lease: ms(800), long_ones: 60, seed };
+    let contest = Contest { names, lease: ms(800), renewed: true, long_ones: 60, seed };
     let (views, ends) = (Arc::new(views), Arc::new(AtomicBool::new(false)));
     let storm = thread::spawn({
         let (views, ends) = (views.clone(), ends.clone());
@@ -59,6 +57,50 @@ async fn while_one_server_after_another_fails_nobody_holds_together_and_all_get_
     for name in NAMES {
         let nowhere = async || views.holding(name) == 0;
         lockkeeper_testkit::wait::until("no server keeps it", secs(5), nowhere).await;
+    }
+}
+
+/// A majority is restarted while the lock is held: until nothing is left of what they may have forgotten, nobody gets in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_majorities_are_restarted_nobody_holds_together() {
+    let seed = runs::seed();
+    eprintln!("LOCKKEEPER_SEED={seed}");
+    let Some(views) = Views::start(4, "max_lease=2s").await else { return };
+    let contest = Contest {
+        names: NAMES.map(str::to_owned).to_vec(),
+        lease: ms(1_500),
+        renewed: false,
+        long_ones: 2,
+        seed,
+    };
+    let (views, ends) = (Arc::new(views), Arc::new(AtomicBool::new(false)));
+    let storm = thread::spawn({
+        let (views, ends) = (views.clone(), ends.clone());
+        move || restart_majorities(&views, StdRng::seed_from_u64(seed), &ends)
+    });
+    let tally = contest.run(&views.keepers, LENGTH).await;
+    ends.store(true, Ordering::Release);
+    storm.join().unwrap();
+    let gap = tally.longest_gap();
+    eprintln!("sections {:?}, longest gap {gap:?}, {:?}", tally.counts(), tally.said);
+    tally.check().unwrap();
+    assert!(gap < ABSTAINS + PROGRESS, "nobody got in for {gap:?}");
+}
+
+/// Three servers at once, and again as soon as there was time for some sections.
+fn restart_majorities(views: &Views, mut random: StdRng, ends: &AtomicBool) {
+    let mut servers: Vec<_> = views.servers.iter().collect();
+    while !ends.load(Ordering::Acquire) {
+        thread::sleep(ms(random.random_range(500..1_500)));
+        servers.shuffle(&mut random);
+        for server in &servers[..3] {
+            server.kill().unwrap();
+            server.restart().unwrap();
+        }
+        let until = Instant::now() + ABSTAINS;
+        while Instant::now() < until && !ends.load(Ordering::Acquire) {
+            thread::sleep(ms(20));
+        }
     }
 }
 
@@ -99,7 +141,8 @@ impl Storm<'_> {
         servers.shuffle(&mut self.random);
         for server in servers.into_iter().take(3) {
             let ahead = ms(self.random.random_range(1_000..1_500));
-            let fence = SystemClock.now().after(ahead).as_micros();
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            let fence = u64::try_from((now + ahead).as_micros()).unwrap();
             NAMES.iter().for_each(|name| plant(server, name, fence));
         }
     }
