@@ -3,6 +3,7 @@
 
 pub mod arm;
 pub mod conformance;
+pub mod contest;
 pub mod differential;
 pub mod drops;
 pub mod fake;

@@ -13,3 +13,4 @@ mod failover;
 mod half_way;
 mod moving;
 mod ordered;
+mod storms;

@@ -6,7 +6,11 @@ mod failing;
 mod fences;
 mod five;
 mod forgetting;
+mod late;
+mod paused;
 mod refusing;
+mod storms;
 #[path = "../support/mod.rs"]
 mod support;
+mod views;
 mod voting;
