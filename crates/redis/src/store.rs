@@ -72,7 +72,8 @@ impl Topology {
     /// One place, whichever server is there.
     fn place(config: RedisConfig, leads_to: LeadsTo, clock: Arc<ServerClock>, watched: Arc<Watched>) -> Self {
         let connected = Mutex::default();
-        let connector = Connector { config, leads_to, clock, watched, connected, replaced: None };
+        let connector =
+            Connector { config, leads_to, clock, watched, connected, deaf: Arc::default(), replaced: None };
         Self::One(Arc::new(Node::new(Arc::new(connector))))
     }
 }

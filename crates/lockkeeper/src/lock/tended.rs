@@ -27,6 +27,15 @@ impl Tended {
         }
     }
 
+    /// Which one it is, among all for which something is kept.
+    pub(crate) fn address(&self) -> usize {
+        match self {
+            Self::Lock(tenure) => tenure.as_ptr().addr(),
+            Self::Permit(permit) => permit.as_ptr().addr(),
+            Self::Attempt(attempt) => attempt.as_ptr().addr(),
+        }
+    }
+
     /// Ends it for whoever holds it; true if somebody held it until now.
     pub(crate) fn lose(&self, reason: LossReason) -> bool {
         match self {

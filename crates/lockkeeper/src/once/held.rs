@@ -92,7 +92,7 @@ impl HeldAttempt {
             slot: Mutex::new(None),
         });
         held.class.claimed(held.of(), takeover);
-        held.tend_at(held.confirmed.due(held.term(), held.next_due(sent)));
+        held.tend_next(sent);
         held
     }
 
@@ -195,6 +195,12 @@ impl HeldAttempt {
         if is_closed {
             self.lose(LossReason::KeeperClosed);
         }
+    }
+
+    /// The same for the next renewal, if the lease was granted for a request sent at `sent`; at once if another server
+    /// has become the primary meanwhile.
+    pub(super) fn tend_next(self: &Arc<Self>, sent: Uptime) {
+        self.tend_at(self.confirmed.due(self.term(), self.next_due(sent)));
     }
 
     pub(super) fn reason(&self) -> Option<LossReason> {

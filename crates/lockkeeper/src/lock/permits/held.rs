@@ -73,7 +73,7 @@ impl HeldPermit {
             slot: Mutex::new(None),
             line,
         });
-        held.tend_at(held.confirmed.due(held.term(), held.next_due(sent)));
+        held.tend_next(sent);
         held
     }
 
@@ -173,6 +173,12 @@ impl HeldPermit {
         if is_closed {
             self.lose(LossReason::KeeperClosed);
         }
+    }
+
+    /// The same for the next renewal, if the lease was granted for a request sent at `sent`; at once if another server
+    /// has become the primary meanwhile.
+    pub(super) fn tend_next(self: &Arc<Self>, sent: Uptime) {
+        self.tend_at(self.confirmed.due(self.term(), self.next_due(sent)));
     }
 
     pub(super) fn reason(&self) -> Option<LossReason> {
