@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     looks: AtomicU64,
     /// Wakes who waits for the turn to look.
     turn_ended: Notify,
-    /// Changes when a term began, or a connection was replaced.
+    /// Changes when a term began, or a connection was replaced. Counts as a link's connections do: the first is no change.
     changes: Arc<watch::Sender<u64>>,
 }
 
@@ -61,7 +61,7 @@ impl Cluster {
             looked: Mutex::default(),
             looks: AtomicU64::new(0),
             turn_ended: Notify::new(),
-            changes: Arc::new(watch::Sender::new(0)),
+            changes: Arc::new(watch::Sender::new(1)),
         })
     }
 
@@ -288,5 +288,31 @@ pub(crate) fn one_slot(operation: &'static str, at: &Keys) -> Result<u16, Error>
                  after another (`across_slots`, `joint_in_sequence`)"
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::{Key, ManualClock, Prefix};
+
+    use super::redirect::Kind;
+    use super::*;
+
+    /// A notice that the move swallowed is made up for by whoever hears of the move first.
+    #[tokio::test]
+    async fn who_waits_for_a_key_of_a_slot_that_moved_is_told_at_once_and_nobody_else() {
+        let config = RedisConfig::from_url("redis+cluster://h").unwrap();
+        let cluster = Cluster::new(config, vec![], Arc::new(ManualClock::default()));
+        let keys = |name: &str| Keys::from(Key::new(&Prefix::new("lock:").unwrap(), name).unwrap());
+        let (one, other) = (cluster.watched.watch(&keys("a")), cluster.watched.watch(&keys("b")));
+        let (slot, host) = (slot_of(b"lock:a"), "h".to_owned());
+        let redirect = Redirect { kind: Kind::Moved, slot, host, port: 7 };
+        assert!(cluster.moved(&redirect, None).is_some());
+        let told = async |watcher: &crate::wake::Watcher| {
+            tokio::time::timeout(Duration::ZERO, watcher.changed()).await.is_ok()
+        };
+        assert!(told(&one).await && !told(&other).await);
+        cluster.moved(&redirect, None);
+        assert!(!told(&one).await, "no news");
     }
 }
