@@ -27,7 +27,7 @@ const MAX_TENDING: usize = 256;
 pub(crate) const MAX_CHORES: usize = 10_000;
 /// While locks are held, the renewal connection is asked for a sign of life so often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// All held locks are looked after at once no more often than this, whatever happens to how many servers.
+/// Held locks are looked after out of turn no more often than this, whatever happens to how many servers.
 const VERIFY_PAUSE: Duration = Duration::from_millis(100);
 /// When the last handle is dropped without `close`, what is due is worked off for this long.
 const DRAIN_ON_DROP: Duration = Duration::from_secs(5);
@@ -212,6 +212,15 @@ impl Drop for Busy {
     }
 }
 
+/// Which held locks are looked after at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Whom {
+    /// Those whose primary is another by now, and may not know them.
+    OfAnEarlierTerm,
+    /// A connection was replaced: the server may have been restarted empty.
+    All,
+}
+
 /// The work itself.
 struct Worker {
     shared: Arc<Shared>,
@@ -224,8 +233,8 @@ struct Worker {
     beating: FuturesUnordered<BoxFuture<'static, ()>>,
     racing: FuturesUnordered<BoxFuture<'static, ()>>,
     next_beat: Uptime,
-    /// All are to be looked after at this moment.
-    verifies_at: Option<Uptime>,
+    /// These are to be looked after at this moment.
+    verifies: Option<(Uptime, Whom)>,
     /// They are not again before this.
     next_verification: Uptime,
 }
@@ -233,7 +242,7 @@ struct Worker {
 impl Worker {
     fn new(shared: Arc<Shared>, context: Context) -> Self {
         let (tending, tended, chores, beating, racing) = <_>::default();
-        let (next_beat, next_verification, verifies_at) = (Uptime::default(), Uptime::default(), None);
+        let (next_beat, next_verification, verifies) = (Uptime::default(), Uptime::default(), None);
         Self {
             shared,
             context,
@@ -243,7 +252,7 @@ impl Worker {
             beating,
             racing,
             next_beat,
-            verifies_at,
+            verifies,
             next_verification,
         }
     }
@@ -262,8 +271,8 @@ impl Worker {
                 Some(()) = self.chores.next() => shared.pending.send_modify(|pending| pending.chores -= 1),
                 Some(()) = self.beating.next() => {}
                 Some(()) = self.racing.next() => {}
-                () = reconnected(&mut reconnections) => self.verify_soon(),
-                () = moved(terms.as_mut()) => self.verify_soon(),
+                () = reconnected(&mut reconnections) => self.verify_soon(Whom::All),
+                () = moved(terms.as_mut()) => self.verify_soon(Whom::OfAnEarlierTerm),
             }
         }
     }
@@ -271,8 +280,8 @@ impl Worker {
     /// Starts whatever is due, within the bounds.
     fn start_due(&mut self) {
         let now = self.context.clock.uptime();
-        if self.verifies_at.is_some_and(|at| at <= now) {
-            self.verify_all(now);
+        if let Some((_, whom)) = self.verifies.take_if(|(at, _)| *at <= now) {
+            self.verify(whom, now);
         }
         while self.tending.len() < MAX_TENDING {
             let Some(what) = self.next_due(now) else { break };
@@ -337,7 +346,7 @@ impl Worker {
             // Whatever else is due waits for a place, and a place that becomes free wakes us.
             wakes_at = Uptime::MAX;
         }
-        wakes_at = wakes_at.min(self.verifies_at.unwrap_or(Uptime::MAX));
+        wakes_at = wakes_at.min(self.verifies.map_or(Uptime::MAX, |(at, _)| at));
         if let Some(by) = timeline.stop_by {
             let is_drained = timeline.chores.is_empty() && self.chores.is_empty() && self.tending.is_empty();
             if is_drained || self.context.clock.uptime() >= by {
@@ -349,24 +358,28 @@ impl Worker {
         Some(wakes_at)
     }
 
-    /// After a reconnection, and when another server has become the primary: all are looked after, at once unless that was
-    /// done a moment ago.
-    fn verify_soon(&mut self) {
+    /// Looks after them at once, or soon if that was done a moment ago.
+    fn verify_soon(&mut self, whom: Whom) {
         let at = self.context.clock.uptime().max(self.next_verification);
-        self.verifies_at.get_or_insert(at);
+        let (_, planned) = self.verifies.get_or_insert((at, whom));
+        *planned = (*planned).max(whom);
     }
 
-    /// Every held lock is looked after: the server may have been restarted empty, and the other one may not know it. What
-    /// is tended at the moment is not tended twice at once: it comes to the new connection or ends with an error, after
-    /// which it is tried again.
-    fn verify_all(&mut self, now: Uptime) {
-        (self.verifies_at, self.next_verification) = (None, now.after(VERIFY_PAUSE));
+    /// What is tended at the moment is not tended twice at once: it is told by the new connection, or ends with an error
+    /// and is tried again.
+    fn verify(&mut self, whom: Whom, now: Uptime) {
+        self.next_verification = now.after(VERIFY_PAUSE);
+        let mut all: Vec<Tended> = self.shared.timeline.lock().due.values().cloned().collect();
+        // Not while the timeline is locked: the last owner of one may go away here.
+        all.retain(|what| whom == Whom::All || what.is_of_an_earlier_term());
+        let wanted: HashSet<usize> = all.iter().map(Tended::address).collect();
         let mut timeline = self.shared.timeline.lock();
-        let all = std::mem::take(&mut timeline.due);
-        let due = |due: Uptime, what: &Tended| {
-            if self.tended.contains(&what.address()) { due } else { Uptime::default() }
+        let due = std::mem::take(&mut timeline.due);
+        let at = |due: Uptime, what: &Tended| {
+            let what = what.address();
+            if wanted.contains(&what) && !self.tended.contains(&what) { Uptime::default() } else { due }
         };
-        timeline.due = all.into_iter().map(|((at, id), what)| ((due(at, &what), id), what)).collect();
+        timeline.due = due.into_iter().map(|((due, id), what)| ((at(due, &what), id), what)).collect();
     }
 
     fn renewal_store(&self) -> Option<RedisStore> {

@@ -115,6 +115,11 @@ impl HeldAttempt {
         self.inner.backend.term(&self.keys)
     }
 
+    /// Another server has become the primary since it was seen last.
+    pub(crate) fn is_of_an_earlier_term(&self) -> bool {
+        !self.confirmed.is_in(self.term())
+    }
+
     /// The lease was granted again for a request sent at `sent`, in `term`.
     pub(super) fn prolong(&self, sent: Uptime, term: u64) {
         self.confirmed.again(term);

@@ -101,7 +101,7 @@ async fn a_lock_that_a_failover_lost_is_reported_at_once() {
     again.release().await.unwrap();
 }
 
-/// Where a failover did not lose it by accident, it is lost by hand: nobody else may be told otherwise.
+/// Renewed or not, and whatever it is.
 #[tokio::test]
 async fn whatever_was_held_is_looked_after_when_a_replica_took_over_without_it() {
     let Some(cluster) = six() else { return };
@@ -183,7 +183,7 @@ async fn a_runtime_that_stands_still_while_it_looks_does_not_freeze_the_map() {
     })
     .await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    drop(stuck);
+    stuck.shutdown_background();
 }
 
 async fn wait_replicated(cluster: &ClusterServers, name: &str) {

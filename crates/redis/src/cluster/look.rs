@@ -116,7 +116,7 @@ impl Cluster {
     fn take(&self, view: View) {
         let news = self.map.write().take(view, |address| self.node(address), Instant::now());
         if news.terms {
-            self.tell_of_change();
+            self.tell_of_terms();
         }
         if news.owners {
             // Who waits registers anew, with the server that keeps the key by now.

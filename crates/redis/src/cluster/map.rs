@@ -105,7 +105,7 @@ impl Map {
         let Some(number) = self.number_of(to, &make) else { return News::default() };
         let owner = self.owner(slot);
         let is_given = owner.zip(from).is_some_and(|(owner, from)| Arc::ptr_eq(owner, from));
-        let terms = self.leaves(slot, number) && !(is_given && !self.is_replica_of_owner(slot, to));
+        let terms = self.leaves(slot, number) && (!is_given || self.is_replica_of_owner(slot, to));
         if terms {
             self.begin_term(slot);
         }

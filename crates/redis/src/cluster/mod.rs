@@ -46,8 +46,10 @@ pub(crate) struct Cluster {
     looks: AtomicU64,
     /// Wakes who waits for the turn to look.
     turn_ended: Notify,
-    /// Changes when a term began, or a connection was replaced. Counts as a link's connections do: the first is no change.
+    /// Changes when a connection was replaced. Counts as a link's connections do: the first is no change.
     changes: Arc<watch::Sender<u64>>,
+    /// Changes when a term began.
+    terms: watch::Sender<u64>,
 }
 
 impl Cluster {
@@ -62,6 +64,7 @@ impl Cluster {
             looks: AtomicU64::new(0),
             turn_ended: Notify::new(),
             changes: Arc::new(watch::Sender::new(1)),
+            terms: watch::Sender::default(),
         })
     }
 
@@ -75,6 +78,10 @@ impl Cluster {
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    pub(crate) fn terms(&self) -> watch::Receiver<u64> {
+        self.terms.subscribe()
     }
 
     /// An errand for the server of `slot`, or for any.
@@ -165,7 +172,7 @@ impl Cluster {
         let address = self.address(&redirect.host, redirect.port, None)?;
         let news = self.map.write().move_slot(redirect.slot, &address, from, |at| self.node(at));
         if news.terms {
-            self.tell_of_change();
+            self.tell_of_terms();
         }
         if news.owners {
             // Who waits for a key of it registers with its new server; the move may have swallowed a notice.
@@ -174,8 +181,8 @@ impl Cluster {
         self.map.read().at(&address).cloned()
     }
 
-    fn tell_of_change(&self) {
-        self.changes.send_modify(|number| *number += 1);
+    fn tell_of_terms(&self) {
+        self.terms.send_modify(|number| *number += 1);
     }
 
     /// Where a slot is on its way to.
