@@ -4,13 +4,13 @@
 //! holds every acquisition at the moment when something is due; taking and releasing a lock wake the thread only when
 //! that moment is earlier than the one it sleeps until.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use lockkeeper_core::{Clock, Error, ErrorKind, Uptime};
 use lockkeeper_redis::{Lane, RedisStore, Terms};
 use parking_lot::Mutex;
@@ -27,6 +27,8 @@ const MAX_TENDING: usize = 256;
 pub(crate) const MAX_CHORES: usize = 10_000;
 /// While locks are held, the renewal connection is asked for a sign of life so often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Held locks are looked after out of turn no more often than this, whatever happens to how many servers.
+const VERIFY_PAUSE: Duration = Duration::from_millis(100);
 /// When the last handle is dropped without `close`, what is due is worked off for this long.
 const DRAIN_ON_DROP: Duration = Duration::from_secs(5);
 
@@ -210,21 +212,49 @@ impl Drop for Busy {
     }
 }
 
+/// Which held locks are looked after at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Whom {
+    /// Those whose primary is another by now, and may not know them.
+    OfAnEarlierTerm,
+    /// A connection was replaced: the server may have been restarted empty.
+    All,
+}
+
 /// The work itself.
 struct Worker {
     shared: Arc<Shared>,
     context: Context,
-    tending: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// Each gives what it tends.
+    tending: FuturesUnordered<BoxFuture<'static, usize>>,
+    /// What is tended at the moment.
+    tended: HashSet<usize>,
     chores: FuturesUnordered<BoxFuture<'static, ()>>,
     beating: FuturesUnordered<BoxFuture<'static, ()>>,
     racing: FuturesUnordered<BoxFuture<'static, ()>>,
     next_beat: Uptime,
+    /// These are to be looked after at this moment.
+    verifies: Option<(Uptime, Whom)>,
+    /// They are not again before this.
+    next_verification: Uptime,
 }
 
 impl Worker {
     fn new(shared: Arc<Shared>, context: Context) -> Self {
-        let (tending, chores, beating, racing) = <_>::default();
-        Self { shared, context, tending, chores, beating, racing, next_beat: Uptime::default() }
+        let (tending, tended, chores, beating, racing) = <_>::default();
+        let (next_beat, next_verification, verifies) = (Uptime::default(), Uptime::default(), None);
+        Self {
+            shared,
+            context,
+            tending,
+            tended,
+            chores,
+            beating,
+            racing,
+            next_beat,
+            verifies,
+            next_verification,
+        }
     }
 
     async fn run(mut self) {
@@ -237,12 +267,12 @@ impl Worker {
             tokio::select! {
                 () = shared.wake.notified() => {}
                 () = sleep_until(&*self.context.clock, wakes_at), if wakes_at < Uptime::MAX => {}
-                Some(()) = self.tending.next() => {}
+                Some(what) = self.tending.next() => { self.tended.remove(&what); }
                 Some(()) = self.chores.next() => shared.pending.send_modify(|pending| pending.chores -= 1),
                 Some(()) = self.beating.next() => {}
                 Some(()) = self.racing.next() => {}
-                () = reconnected(&mut reconnections) => self.verify_all(),
-                () = moved(terms.as_mut()) => self.verify_all(),
+                () = reconnected(&mut reconnections) => self.verify_soon(Whom::All),
+                () = moved(terms.as_mut()) => self.verify_soon(Whom::OfAnEarlierTerm),
             }
         }
     }
@@ -250,9 +280,16 @@ impl Worker {
     /// Starts whatever is due, within the bounds.
     fn start_due(&mut self) {
         let now = self.context.clock.uptime();
+        if let Some((_, whom)) = self.verifies.take_if(|(at, _)| *at <= now) {
+            self.verify(whom, now);
+        }
         while self.tending.len() < MAX_TENDING {
             let Some(what) = self.next_due(now) else { break };
-            self.tending.extend(what.tend());
+            if let Some(work) = what.tend() {
+                let what = what.address();
+                self.tended.insert(what);
+                self.tending.push(Box::pin(work.map(move |()| what)));
+            }
         }
         let chores = std::mem::take(&mut self.shared.timeline.lock().chores);
         for what in chores {
@@ -309,6 +346,7 @@ impl Worker {
             // Whatever else is due waits for a place, and a place that becomes free wakes us.
             wakes_at = Uptime::MAX;
         }
+        wakes_at = wakes_at.min(self.verifies.map_or(Uptime::MAX, |(at, _)| at));
         if let Some(by) = timeline.stop_by {
             let is_drained = timeline.chores.is_empty() && self.chores.is_empty() && self.tending.is_empty();
             if is_drained || self.context.clock.uptime() >= by {
@@ -320,12 +358,28 @@ impl Worker {
         Some(wakes_at)
     }
 
-    /// After a reconnection, and when another server has become the primary, every held lock is looked after at once: the
-    /// server may have been restarted empty, and the other one may not know it.
-    fn verify_all(&self) {
+    /// Looks after them at once, or soon if that was done a moment ago.
+    fn verify_soon(&mut self, whom: Whom) {
+        let at = self.context.clock.uptime().max(self.next_verification);
+        let (_, planned) = self.verifies.get_or_insert((at, whom));
+        *planned = (*planned).max(whom);
+    }
+
+    /// What is tended at the moment is not tended twice at once: it is told by the new connection, or ends with an error
+    /// and is tried again.
+    fn verify(&mut self, whom: Whom, now: Uptime) {
+        self.next_verification = now.after(VERIFY_PAUSE);
+        let mut all: Vec<Tended> = self.shared.timeline.lock().due.values().cloned().collect();
+        // Not while the timeline is locked: the last owner of one may go away here.
+        all.retain(|what| whom == Whom::All || what.is_of_an_earlier_term());
+        let wanted: HashSet<usize> = all.iter().map(Tended::address).collect();
         let mut timeline = self.shared.timeline.lock();
-        let all = std::mem::take(&mut timeline.due);
-        timeline.due = all.into_iter().map(|((_, id), what)| ((Uptime::default(), id), what)).collect();
+        let due = std::mem::take(&mut timeline.due);
+        let at = |due: Uptime, what: &Tended| {
+            let what = what.address();
+            if wanted.contains(&what) && !self.tended.contains(&what) { Uptime::default() } else { due }
+        };
+        timeline.due = due.into_iter().map(|((due, id), what)| ((at(due, &what), id), what)).collect();
     }
 
     fn renewal_store(&self) -> Option<RedisStore> {

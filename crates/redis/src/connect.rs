@@ -1,7 +1,7 @@
 //! One attempt to connect: address, TLS, credentials, probe.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::{Error, ErrorKind, Refusal};
@@ -36,6 +36,8 @@ pub(crate) struct Connector {
     pub(crate) watched: Arc<Watched>,
     /// When a connection of any lane was made last.
     pub(crate) connected: Mutex<Option<Instant>>,
+    /// Attempts in a row to connect with ears that did not succeed.
+    pub(crate) deaf: Arc<AtomicU32>,
     /// Is told when a connection for commands or renewals was replaced, where several servers share the knowledge.
     pub(crate) replaced: Option<Arc<watch::Sender<u64>>>,
 }
@@ -111,6 +113,7 @@ impl Connector {
             clock: self.clock.clone(),
             watched: self.watched.clone(),
             connected: Mutex::default(),
+            deaf: self.deaf.clone(),
             replaced: None,
         }
     }
@@ -172,11 +175,11 @@ impl Connector {
         credentials: &Credentials,
     ) -> Result<(MultiplexedConnection, bool), Failure> {
         let limit = self.config.connect_timeout / 2;
-        let in_a_row = self.watched.deaf.fetch_add(1, Ordering::Relaxed);
+        let in_a_row = self.deaf.fetch_add(1, Ordering::Relaxed);
         let opened = timeout(limit, self.open_with_ears(credentials)).await;
         let refusal = match opened.unwrap_or_else(|_| Err(Failure::unreachable(self.late(limit)))) {
             Ok(connection) => {
-                self.watched.deaf.store(0, Ordering::Relaxed);
+                self.deaf.store(0, Ordering::Relaxed);
                 return Ok((connection, true));
             }
             Err(failure) if failure.is_about_credentials() => return Err(failure),

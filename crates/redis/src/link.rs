@@ -501,9 +501,15 @@ impl OwnLink {
             let current = matches!(state, State::Up(up) if up.about.generation == broken.generation);
             if current {
                 pause = self.pause_after(broken);
+                let breaks = || Failure::unreachable(format!("connections break: {reason}"));
                 *state = match pause {
+                    // Whoever has the time waits for a primary.
+                    Some(_) if self.connector.lookout().is_some() => {
+                        *self.trouble.lock() = Some(breaks().detail);
+                        State::Connecting
+                    }
+                    Some(_) => State::Pausing(breaks()),
                     None => State::Connecting,
-                    Some(_) => State::Pausing(Failure::unreachable(format!("connections break: {reason}"))),
                 };
                 id = Some(self.next_task());
             }
@@ -524,8 +530,8 @@ impl OwnLink {
             return None;
         }
         let in_a_row = self.short_lived.fetch_add(1, Ordering::Relaxed) + 1;
-        (in_a_row > 1)
-            .then(|| MIN_RECONNECT_PAUSE.saturating_mul(1 << in_a_row.min(16)).min(MAX_RECONNECT_PAUSE))
+        let longest = if self.connector.lookout().is_some() { SEEK_PAUSE } else { MAX_RECONNECT_PAUSE };
+        (in_a_row > 1).then(|| MIN_RECONNECT_PAUSE.saturating_mul(1 << in_a_row.min(16)).min(longest))
     }
 }
 

@@ -70,6 +70,11 @@ impl Node {
         &self.links[lane as usize]
     }
 
+    /// Somebody has wanted one of its connections.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.links.iter().any(Link::is_in_use)
+    }
+
     pub(crate) fn pools(&self) -> Option<&Pools> {
         self.pools.as_ref()
     }

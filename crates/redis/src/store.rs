@@ -36,8 +36,14 @@ pub struct RedisStore {
     lane: Lane,
 }
 
-/// Tells when another server has become the primary.
-pub struct Terms(sentinel::Terms);
+/// Tells when another server has become the primary, on a cluster of some slots.
+pub struct Terms(Source);
+
+/// Who says so.
+enum Source {
+    Sentinels(sentinel::Terms),
+    Cluster(watch::Receiver<u64>),
+}
 
 impl Terms {
     /// Waits for the next time.
@@ -45,7 +51,14 @@ impl Terms {
     /// # Cancel safety
     /// Yes: a change that nobody took is kept.
     pub async fn changed(&mut self) {
-        self.0.changed().await;
+        match &mut self.0 {
+            Source::Sentinels(terms) => terms.changed().await,
+            Source::Cluster(begun) => {
+                if begun.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
     }
 }
 
@@ -72,7 +85,8 @@ impl Topology {
     /// One place, whichever server is there.
     fn place(config: RedisConfig, leads_to: LeadsTo, clock: Arc<ServerClock>, watched: Arc<Watched>) -> Self {
         let connected = Mutex::default();
-        let connector = Connector { config, leads_to, clock, watched, connected, replaced: None };
+        let connector =
+            Connector { config, leads_to, clock, watched, connected, deaf: Arc::default(), replaced: None };
         Self::One(Arc::new(Node::new(Arc::new(connector))))
     }
 }
@@ -172,8 +186,8 @@ impl RedisStore {
         info.await.map_err(|failure| failure.into_error("probe"))
     }
 
-    /// Changes when this lane's connection was replaced; on a cluster, when any connection was, or when slots or
-    /// servers changed. `None` for a lent connection.
+    /// Changes when this lane's connection was replaced; on a cluster, when any connection for commands or renewals was.
+    /// `None` for a lent connection.
     pub fn reconnections(&self) -> Option<watch::Receiver<u64>> {
         match &self.shared.topology {
             Topology::One(node) => node.link(self.lane).generations(),
@@ -190,9 +204,13 @@ impl RedisStore {
         }
     }
 
-    /// Tells when the term of a primary that Sentinels name has changed. `None` without Sentinels.
+    /// Tells when a term has changed, whichever. `None` where there is one server and no Sentinel.
     pub fn terms(&self) -> Option<Terms> {
-        self.lookout().map(|lookout| Terms(lookout.terms()))
+        let source = match &self.shared.topology {
+            Topology::One(node) => Source::Sentinels(node.lookout()?.terms()),
+            Topology::Cluster(cluster) => Source::Cluster(cluster.terms()),
+        };
+        Some(Terms(source))
     }
 
     fn lookout(&self) -> Option<&Lookout> {

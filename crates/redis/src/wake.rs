@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockkeeper_core::{Key, Keys};
 use parking_lot::Mutex;
@@ -18,8 +18,6 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     keys: Mutex<HashMap<Key, Vec<Arc<Notify>>>>,
-    /// Attempts in a row to connect with ears that did not succeed.
-    pub(crate) deaf: AtomicU32,
     /// That tracking was refused has been said.
     refusal_reported: AtomicBool,
 }
@@ -63,6 +61,13 @@ impl Watched {
         if let Some(watchers) = self.keys.lock().get(name) {
             watchers.iter().for_each(|changed| changed.notify_one());
         }
+    }
+
+    /// Whoever watches a key that `is_meant` is to look again.
+    pub(crate) fn have_changed(&self, is_meant: impl Fn(&Key) -> bool) {
+        let watched = self.keys.lock();
+        let meant = watched.iter().filter(|(key, _)| is_meant(key));
+        meant.flat_map(|(_, watchers)| watchers).for_each(|changed| changed.notify_one());
     }
 
     pub(crate) fn everything_changed(&self) {

@@ -277,3 +277,42 @@ impl Drop for Undone<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use lockkeeper_core::MemoryStore;
+    use lockkeeper_testkit::wait::until;
+
+    use super::LockGuard;
+    use crate::{Keeper, SystemClock};
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    /// Releases `guard` to one who waits; who then has it.
+    async fn pass(keeper: &Keeper, guard: LockGuard) -> LockGuard {
+        let lock = keeper.lock("a").unwrap().wait(SOON);
+        let next = tokio::spawn(async move { lock.acquire().await.unwrap().or_busy().unwrap() });
+        until("one waits", SOON, async || keeper.health().await.waiting == 1).await;
+        guard.release().await.unwrap();
+        next.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_the_primary_of_now_has_not_confirmed_is_not_passed_on_as_it_is() {
+        let store = MemoryStore::new(Arc::new(SystemClock));
+        let keeper = Keeper::builder().memory_store(store).connect().await.unwrap();
+        let first = keeper.lock("a").unwrap().acquire().await.unwrap().or_busy().unwrap();
+        let holder = pass(&keeper, first).await;
+        let token = holder.held.tenure.token.clone();
+        let holder = pass(&keeper, holder).await;
+        assert_eq!(holder.held.tenure.token.holder(), token.holder(), "passed on");
+        // It was seen last under another primary.
+        holder.held.tenure.confirm(7);
+        let holder = pass(&keeper, holder).await;
+        assert_ne!(holder.held.tenure.token.holder(), token.holder(), "the store was asked");
+        assert!(holder.is_valid());
+    }
+}

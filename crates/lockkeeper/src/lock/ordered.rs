@@ -10,6 +10,7 @@ use lockkeeper_core::{Error, ErrorKind, Key, Keys, Uptime};
 use super::builder::Lock;
 use super::guard::LockGuard;
 use super::outcome::{Acquired, Busy, Extended, LossReason, Released};
+use super::queue::may_be_repeated;
 use crate::clock::sleep_until;
 
 /// A later key is waited for so long while earlier ones are held; then all are given back, and it begins anew.
@@ -65,12 +66,14 @@ impl Lock {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
     /// ```
     ///
-    /// * The order is that of the keys' bytes, for everybody. Whoever takes the same keys in one step, or in another
+    /// * The order is that of the keys' bytes, for everybody, unless a key was found busy. Whoever takes the same keys in one step, or in another
     ///   order, is excluded all the same.
     /// * Leases that were taken early are renewed while later keys are waited for; where they are not to be renewed,
     ///   they are extended at the end. If one ended meanwhile, nothing is held.
     /// * A later key that stays busy for 100 ms: all are given back, and it begins anew after a pause of 10 ms, growing
-    ///   to 500 ms, with jitter. Nobody holds and waits for long, and nobody waits for each other for ever.
+    ///   to 500 ms, with jitter. Then the key that was busy comes first: it is waited for while nothing is held, so that
+    ///   steady use of it by others does not keep anybody out. Nobody holds and waits for long, and nobody waits for each
+    ///   other for ever.
     /// * Others see some of the keys held while the rest are not, and may see a key taken and given back by an attempt
     ///   that then failed.
     pub fn across_slots(self) -> OrderedLock {
@@ -84,7 +87,8 @@ impl Lock {
 /// What one round of taking all came to.
 enum Round {
     Held(OrderedGuard),
-    Busy(Busy),
+    /// That of this number is.
+    Busy(usize, Busy),
     /// One ended before all were held.
     Lost(Key, LossReason),
 }
@@ -111,37 +115,40 @@ impl OrderedLock {
         }
         let clock = &*first.inner.clock;
         let ends = first.wait.map(|limit| clock.uptime().after(limit));
-        let mut pause = PAUSE.0;
+        let (mut pause, mut first_of_all) = (PAUSE.0, 0);
         loop {
-            let round = self.round(ends).await;
+            let round = self.round(first_of_all, ends).await;
             let length = pause.mul_f64(rand::random_range(0.5..1.0));
             let is_over = ends.is_some_and(|ends| clock.uptime().after(length) >= ends);
             match round {
                 Ok(Round::Held(guard)) => return Ok(OrderedAcquired::Held(guard)),
-                Ok(Round::Busy(busy)) if is_over => return Ok(OrderedAcquired::Busy(busy)),
+                Ok(Round::Busy(_, busy)) if is_over => return Ok(OrderedAcquired::Busy(busy)),
+                Ok(Round::Busy(number, _)) => first_of_all = number,
                 Ok(Round::Lost(key, reason)) if is_over => {
                     let detail = format!("it ended before all were held: {reason}");
                     return Err(Error::new(ErrorKind::Lost, "acquire", detail).with_key(key));
                 }
-                Err(error) if is_over || !error.is_transient() => return Err(error),
-                Ok(Round::Busy(_) | Round::Lost(..)) | Err(_) => {}
+                Err(error) if is_over || !may_be_repeated(first, &error) => return Err(error),
+                Ok(Round::Lost(..)) | Err(_) => {}
             }
             sleep_until(clock, clock.uptime().after(length)).await;
             pause = (pause * 2).min(PAUSE.1);
         }
     }
 
-    /// Takes each in turn. What was taken is given back where one could not be.
-    async fn round(&self, ends: Option<Uptime>) -> Result<Round, Error> {
+    /// Takes each in turn, `first_of_all` before the others: it is waited for while none is held. What was taken is given
+    /// back where one could not be.
+    async fn round(&self, first_of_all: usize, ends: Option<Uptime>) -> Result<Round, Error> {
         let mut taken = OrderedGuard { guards: Vec::with_capacity(self.locks.len()) };
-        for lock in &self.locks {
-            let mut lock = lock.clone();
+        let others = (0..self.locks.len()).filter(|number| *number != first_of_all);
+        for number in std::iter::once(first_of_all).chain(others) {
+            let mut lock = self.locks[number].clone();
             lock.wait = self.patience(ends, taken.guards.is_empty());
             match lock.acquire().await {
                 Ok(Acquired::Held(guard)) => taken.guards.push((lock.keys.at(0).clone(), guard)),
                 Ok(Acquired::Busy(busy)) => {
                     taken.release().await;
-                    return Ok(Round::Busy(busy));
+                    return Ok(Round::Busy(number, busy));
                 }
                 Err(error) => {
                     taken.release().await;
@@ -153,6 +160,7 @@ impl OrderedLock {
             taken.release().await;
             return Ok(Round::Lost(key, reason));
         }
+        taken.guards.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(Round::Held(taken))
     }
 

@@ -11,6 +11,7 @@ use super::watchdog;
 use crate::once::{self, HeldAttempt};
 
 /// A lease of this keeper.
+#[derive(Clone)]
 pub(crate) enum Tended {
     Lock(Weak<Tenure>),
     Permit(Weak<HeldPermit>),
@@ -24,6 +25,26 @@ impl Tended {
             Self::Lock(tenure) => watchdog::tend(&tenure.upgrade()?),
             Self::Permit(permit) => permits::tend(&permit.upgrade()?),
             Self::Attempt(attempt) => once::tend(&attempt.upgrade()?),
+        }
+    }
+
+    /// Which one it is, among all for which something is kept.
+    pub(crate) fn address(&self) -> usize {
+        match self {
+            Self::Lock(tenure) => tenure.as_ptr().addr(),
+            Self::Permit(permit) => permit.as_ptr().addr(),
+            Self::Attempt(attempt) => attempt.as_ptr().addr(),
+        }
+    }
+
+    /// Another server has become the primary since it was seen last.
+    pub(crate) fn is_of_an_earlier_term(&self) -> bool {
+        match self {
+            Self::Lock(tenure) => tenure.upgrade().is_some_and(|tenure| tenure.is_of_an_earlier_term()),
+            Self::Permit(permit) => permit.upgrade().is_some_and(|permit| permit.is_of_an_earlier_term()),
+            Self::Attempt(attempt) => {
+                attempt.upgrade().is_some_and(|attempt| attempt.is_of_an_earlier_term())
+            }
         }
     }
 

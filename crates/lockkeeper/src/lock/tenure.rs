@@ -161,12 +161,14 @@ impl Tenure {
         Some(held)
     }
 
-    /// The same lease, renewed, half of it left, as durable, under the same label, with no token of the caller's own.
+    /// The same lease, renewed, half of it left, as durable, under the same label, with no token of the caller's own,
+    /// and known to the server that is the primary now.
     fn suits(&self, lock: &Lock, lease: Lease, now: Uptime) -> bool {
         let is_renewed = lock.terms.renew && self.has_been_renewed_well();
         let is_plain = lock.token.is_none() && lock.label == self.label;
         let is_alike = lease == self.lease && lock.durability == self.durability;
-        is_renewed && is_plain && is_alike && self.deadline().since(now) >= lease.as_duration() / 2
+        let is_long = self.deadline().since(now) >= lease.as_duration() / 2;
+        is_renewed && is_plain && is_alike && is_long && !self.is_of_an_earlier_term()
     }
 
     fn has_been_renewed_well(&self) -> bool {
@@ -349,7 +351,7 @@ impl Tenure {
     /// holder to the next it is looked at soon: somebody may sit down at any moment.
     pub(crate) fn tend_next(self: &Arc<Self>, sent: Uptime) {
         self.tend_when(|| match self.holder().filter(|held| held.is_held()) {
-            Some(held) => held.next_due(sent),
+            Some(held) => self.confirmed.due(self.term(), held.next_due(sent)),
             None => sent.after(self.lease.as_duration() / 20).min(self.deadline()),
         });
     }

@@ -62,7 +62,11 @@ fn verification(tenure: &Arc<Tenure>) -> BoxFuture<'static, ()> {
         let Some(tenure) = tenure.upgrade() else { return };
         let mut holders = match answer {
             Ok(answer) => answer.reply.into_iter().map(|seen| seen.holder),
-            Err(error) => return retry(&tenure, &error),
+            Err(error) => {
+                // No renewal has failed: if the lease ends meanwhile, it ends as it would have.
+                tracing::debug!(key = %tenure.keys, %error, "the new primary did not say whether it knows a lease");
+                return try_again(&tenure);
+            }
         };
         let mine = Some(tenure.token.holder());
         match holders.find(|holder| *holder != mine) {
@@ -125,6 +129,10 @@ fn retry(tenure: &Arc<Tenure>, error: &Error) {
         held.class.renewal_failed(Reason::from(error));
         events::renew_failed(held.of(), error, is_first);
     });
+    try_again(tenure);
+}
+
+fn try_again(tenure: &Arc<Tenure>) {
     let due = tenure.inner.clock.uptime().after(retry_pause(tenure.lease));
     tenure.tend_at(due.min(tenure.deadline()));
 }

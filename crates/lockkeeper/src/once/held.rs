@@ -92,7 +92,7 @@ impl HeldAttempt {
             slot: Mutex::new(None),
         });
         held.class.claimed(held.of(), takeover);
-        held.tend_at(held.confirmed.due(held.term(), held.next_due(sent)));
+        held.tend_next(sent);
         held
     }
 
@@ -113,6 +113,11 @@ impl HeldAttempt {
     /// The primary's number now.
     pub(super) fn term(&self) -> u64 {
         self.inner.backend.term(&self.keys)
+    }
+
+    /// Another server has become the primary since it was seen last.
+    pub(crate) fn is_of_an_earlier_term(&self) -> bool {
+        !self.confirmed.is_in(self.term())
     }
 
     /// The lease was granted again for a request sent at `sent`, in `term`.
@@ -195,6 +200,12 @@ impl HeldAttempt {
         if is_closed {
             self.lose(LossReason::KeeperClosed);
         }
+    }
+
+    /// The same for the next renewal, if the lease was granted for a request sent at `sent`; at once if another server
+    /// has become the primary meanwhile.
+    pub(super) fn tend_next(self: &Arc<Self>, sent: Uptime) {
+        self.tend_at(self.confirmed.due(self.term(), self.next_due(sent)));
     }
 
     pub(super) fn reason(&self) -> Option<LossReason> {

@@ -52,7 +52,7 @@ fn note(held: &Arc<HeldAttempt>, sent: Uptime, term: u64, answer: Result<KeepAli
             held.prolong(sent, term);
             held.set_trouble(None);
             held.class.renewed();
-            held.tend_at(held.next_due(sent));
+            held.tend_next(sent);
         }
         Ok(KeepAliveReply::Strayed(strayed)) => {
             held.class.renewal_strayed(&strayed);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::{ErrorKind, Keeper, Refusal, WhenAway};
+use lockkeeper::{ErrorKind, Keeper, LossReason, Refusal, WhenAway};
 use lockkeeper_faults::{ClusterServers, RedisServer, ServerKind, available};
 use lockkeeper_testkit::wait::until;
 
@@ -43,6 +43,21 @@ async fn r161_a_cluster_that_is_down_is_told_within_the_limit_and_left_to_the_po
     cluster.wait_ok().unwrap();
     let guard = keeper.lock(&dead).unwrap().wait(secs(20)).acquire().await.unwrap().or_busy().unwrap();
     guard.release().await.unwrap();
+}
+
+/// Long before the first renewal is due: every server that is used is asked for a sign of life.
+#[tokio::test]
+async fn a_server_that_was_restarted_empty_is_noticed_by_who_has_just_taken_a_lock_there() {
+    let Some(cluster) = three() else { return };
+    let keeper = hasty(&cluster).await;
+    let [.., last] = one_on_each("e");
+    let lock = keeper.lock(&last).unwrap().lease(secs(120));
+    let guard = lock.acquire().await.unwrap().or_busy().unwrap();
+    tokio::time::sleep(secs(2)).await;
+    cluster.nodes()[2].kill().unwrap();
+    cluster.nodes()[2].restart().unwrap();
+    let reason = tokio::time::timeout(secs(15), guard.lost()).await.expect("long before the lease ends");
+    assert_eq!(reason, LossReason::KeyGone);
 }
 
 /// The circuit of a server that is silent refuses nobody whose keys lie on another.

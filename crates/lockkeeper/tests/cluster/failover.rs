@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lockkeeper::{Durability, LossReason, Released};
+use lockkeeper::redis::slot_of;
+use lockkeeper::{Begun, Durability, LossReason, Released};
 use lockkeeper_faults::ClusterServers;
 use lockkeeper_testkit::wait::until;
 
@@ -98,6 +99,91 @@ async fn a_lock_that_a_failover_lost_is_reported_at_once() {
     assert!(!guard.is_valid() && other.is_valid());
     let again = long(&lost).acquire().await.unwrap().or_busy().unwrap();
     again.release().await.unwrap();
+}
+
+/// Renewed or not, and whatever it is.
+#[tokio::test]
+async fn whatever_was_held_is_looked_after_when_a_replica_took_over_without_it() {
+    let Some(cluster) = six() else { return };
+    let keeper = keeper(&cluster).await;
+    let primary = &cluster.nodes()[0];
+    command(&cluster.nodes()[3], &["CONFIG", "SET", "masterauth", "unknown"]);
+    command(primary, &["CLIENT", "KILL", "TYPE", "replica"]);
+    until("the replica is cut off", SOON, async || {
+        command(primary, &["INFO", "replication"]).as_str().unwrap().contains("connected_slaves:0")
+    })
+    .await;
+    let lease = secs(120);
+    // The keys of all lie with the server that dies.
+    let name =
+        |stem: &str| (0..).map(|number| format!("{stem}{number}")).find(|name| slot(name) < 5000).unwrap();
+    let near = |kind: &str| {
+        let tag = (0..).find(|tag| slot_of(format!("{{{tag}}}").as_bytes()) < 5000).unwrap();
+        format!("{kind}{{{tag}}}")
+    };
+    let lock = |name: &str| keeper.lock(name).unwrap().lease(lease);
+    let taken_name = name("taken");
+    let taken = lock(&taken_name).acquire().await.unwrap().or_busy().unwrap();
+    let plain = lock(&name("plain")).no_renewal().acquire().await.unwrap().or_busy().unwrap();
+    let permit = keeper.concurrency(near("permit"), 1).unwrap().lease(lease);
+    let permit = permit.acquire().await.unwrap().or_full().unwrap();
+    let once = keeper.once("pay").unwrap().lease(lease);
+    let begun = once.begin(near("once"), lockkeeper::fingerprint::of_bytes("r")).await.unwrap();
+    let Begun::Claimed(attempt) = begun else { panic!("it is nobody's") };
+
+    primary.kill().unwrap();
+    // Somebody may be faster than we are.
+    let key = format!("lock:{taken_name}");
+    until("the replica takes writes", ELECTED, async || {
+        let answer = cluster.nodes()[3].command(&["SET", &key, "somebody", "PX", "60000"]);
+        answer.is_ok_and(|answer| answer.as_str() == Some("OK"))
+    })
+    .await;
+    let reasons = tokio::time::timeout(ELECTED, async {
+        (taken.lost().await, plain.lost().await, permit.lost().await, attempt.lost().await)
+    });
+    let (one, two, three, four) = reasons.await.expect("long before the leases end");
+    for reason in [one, two, three, four] {
+        assert_eq!(reason, LossReason::Failover);
+    }
+    assert!(matches!(taken.release().await.unwrap(), Released::HeldByAnother(_)));
+}
+
+/// A caller's runtime that stands still in the middle of a look at the map keeps nobody from looking.
+#[tokio::test]
+async fn a_runtime_that_stands_still_while_it_looks_does_not_freeze_the_map() {
+    let Some(cluster) = six() else { return };
+    let keeper = keeper(&cluster).await;
+    // The map is old enough: the next call looks.
+    tokio::time::sleep(ms(5100)).await;
+    let stuck = std::thread::spawn({
+        let keeper = keeper.clone();
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let lock = keeper.lock("other").unwrap();
+                assert!(futures_util::poll!(std::pin::pin!(lock.try_acquire())).is_pending());
+            });
+            // It is not dropped, and nobody drives it: the look has begun and does not go on.
+            runtime
+        }
+    });
+    let stuck = stuck.join().unwrap();
+    let [held, ..] = one_on_each("s");
+    let lease = secs(20);
+    let guard = keeper.lock(&held).unwrap().lease(lease).acquire().await.unwrap().or_busy().unwrap();
+    wait_replicated(&cluster, &held).await;
+    cluster.nodes()[0].kill().unwrap();
+    until("it is renewed by the new primary", lease, async || {
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        cluster.nodes()[3].command(&["PTTL", &format!("lock:{held}")]).is_ok_and(|left| {
+            // The old one renewed it too, perhaps, but by then less was left.
+            left.as_int().is_some_and(|left| left > 0) && guard.remaining() > secs(19)
+        }) && cluster.owner_of(slot(&held)).is_ok_and(|owner| owner == 3)
+    })
+    .await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    stuck.shutdown_background();
 }
 
 async fn wait_replicated(cluster: &ClusterServers, name: &str) {

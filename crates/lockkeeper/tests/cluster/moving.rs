@@ -10,8 +10,8 @@ use lockkeeper_faults::{ClusterServers, Reply};
 use lockkeeper_testkit::history::{Section, Unprotected, check, section};
 use parking_lot::Mutex;
 
-use crate::common::{hold, keeper, three};
-use crate::support::{PATIENT, secs};
+use crate::common::{hold, keeper, slot, three};
+use crate::support::{PATIENT, calls, secs};
 
 const NAMES: usize = 12;
 const SLOTS: usize = 50;
@@ -135,4 +135,33 @@ fn move_back_and_forth(cluster: &ClusterServers) {
             }
         }
     }
+}
+
+/// Whose slots do not move is not bothered.
+#[tokio::test]
+async fn slots_that_move_cost_other_locks_no_renewals() {
+    let Some(cluster) = three() else { return };
+    let keeper = keeper(&cluster).await;
+    let mut held = Vec::new();
+    for number in 0..50 {
+        let lock = keeper.lock(format!("still-{number}")).unwrap().lease(secs(60));
+        held.push(lock.acquire().await.unwrap().or_busy().unwrap());
+    }
+    let scripts = || cluster.nodes().iter().map(|node| calls(node, &["evalsha", "eval"])).sum::<u64>();
+    // Each server has its connections.
+    tokio::time::sleep(secs(2)).await;
+    let before = scripts();
+    let mut own = 0;
+    for number in 0..10 {
+        let name = format!("moving-{number}");
+        for _ in 0..2 {
+            hold(&keeper, &name).await.release().await.unwrap();
+            own += 2;
+            let to = (cluster.owner_of(slot(&name)).unwrap() + 1) % 3;
+            cluster.move_slot(slot(&name), to).unwrap();
+        }
+    }
+    let more = scripts() - before;
+    assert!(more >= own && more < own + 40, "{more} scripts, {own} for what moved");
+    assert!(held.iter().all(lockkeeper::LockGuard::is_valid));
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::{Keeper, LossReason, OrderedAcquired, Released};
+use lockkeeper::{Durability, ErrorKind, Keeper, LossReason, OrderedAcquired, Released};
 use lockkeeper_testkit::history::Unprotected;
 use lockkeeper_testkit::wait::until;
 
@@ -67,6 +67,41 @@ async fn a_later_key_that_stays_busy_gives_the_earlier_back() {
     assert!(started.elapsed() < secs(2), "{:?}", started.elapsed());
     assert!(!is_busy(&other, "a").await, "nothing is kept");
     drop(theirs);
+}
+
+/// Its turn comes, though nobody leaves the second free for as long as it is waited for beside the first.
+#[tokio::test]
+async fn a_later_key_in_steady_use_keeps_nobody_out() {
+    let (keeper, other) = pair().await;
+    let mut users = Vec::new();
+    for _ in 0..2 {
+        let lock = other.lock("b").unwrap().wait_forever();
+        users.push(tokio::spawn(async move {
+            loop {
+                let guard = lock.acquire().await.unwrap().or_busy().unwrap();
+                tokio::time::sleep(ms(250)).await;
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    until("it is used", SOON, async || is_busy(&keeper, "b").await).await;
+    let lock = keeper.lock_all(["a", "b"]).unwrap().wait(secs(20)).across_slots();
+    let guard = lock.acquire().await.unwrap().or_busy().unwrap();
+    let names: Vec<_> = guard.guards().map(|(key, _)| key.name()).collect();
+    assert_eq!(names, [b"a", b"b"], "in their order");
+    guard.release().await;
+    users.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Nor is it asked for again and again until the limit has passed.
+#[tokio::test]
+async fn what_is_not_durable_is_told_at_once() {
+    let Some(cluster) = three() else { return };
+    let keeper = keeper(&cluster).await;
+    let lock = keeper.lock_all(one_on_each("d")).unwrap().wait_forever();
+    let lock = lock.durability(Durability::replicas(1).unwrap()).across_slots();
+    let error = tokio::time::timeout(SOON * 2, lock.acquire()).await.expect("told").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotDurable { .. }), "{error}");
 }
 
 /// L58: the first is given back and its renewal stopped.

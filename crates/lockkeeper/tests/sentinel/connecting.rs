@@ -107,3 +107,17 @@ async fn held_locks_go_on_while_all_sentinels_are_away() {
     assert!(error.to_string().contains("no Sentinel can be asked"), "{error}");
     assert!(started.elapsed() < secs(4), "{:?}", started.elapsed());
 }
+
+/// Also while a pause is due, who has the time waits for the primary.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_break_in_a_row_cost_a_wait_and_no_error() {
+    let Some(group) = group(|group| group.replicas(1)) else { return };
+    let keeper = keeper(&group).await;
+    for round in 0..5 {
+        command(&group.servers()[0], &["CLIENT", "KILL", "TYPE", "normal"]);
+        // What was under way, or finds out, may fail.
+        let _ = keeper.inspect("a").await;
+        let seen = keeper.inspect("a").await;
+        assert!(seen.is_ok(), "round {round}: {seen:?}");
+    }
+}

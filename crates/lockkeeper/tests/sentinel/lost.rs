@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockkeeper::{Begun, LossReason, Released};
 
 use crate::common::{blocking, group, keeper, writable};
-use crate::support::secs;
+use crate::support::{command, secs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_held_what_a_failover_lost_is_told_at_once_and_told_why() {
@@ -44,4 +44,20 @@ async fn whoever_held_what_a_failover_lost_is_told_at_once_and_told_why() {
     }
     assert!(told < secs(3), "{told:?}");
     assert!(matches!(taken.release().await.unwrap(), Released::HeldByAnother(_)));
+}
+
+/// That the new primary could not be asked is no failed renewal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_nobody_renews_ends_as_one_though_the_new_primary_did_not_say_whether_it_knows_it() {
+    let Some(group) = group(|group| group.replicas(1)) else { return };
+    let keeper = keeper(&group).await;
+    let lock = keeper.lock("a").unwrap().lease(secs(20)).no_renewal();
+    let guard = lock.acquire().await.unwrap().or_busy().unwrap();
+    blocking(|| group.wait_in_sync(0)).unwrap();
+    command(&group.servers()[1], &["ACL", "SETUSER", "default", "-evalsha", "-eval", "-fcall", "-get"]);
+    blocking(|| group.servers()[0].kill()).unwrap();
+    writable(group.servers()[1..].iter()).await;
+    tokio::time::sleep(secs(2)).await;
+    assert!(guard.remaining() > secs(1), "it was asked: {:?}", guard.remaining());
+    assert_eq!(guard.lost().await, LossReason::Expired);
 }

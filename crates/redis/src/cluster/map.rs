@@ -21,7 +21,7 @@ pub(super) struct Map {
     roster: Vec<Entry>,
     /// A number of the roster for each slot.
     owners: Vec<u16>,
-    /// For each slot, how often a replica took over.
+    /// For each slot, how often it went to another owner without the old one's saying so.
     terms: Vec<u32>,
     /// The primary of each replica, by the last look.
     replicas: HashMap<Address, Address>,
@@ -33,6 +33,15 @@ struct Entry {
     /// None while it keeps no slot and is no guest.
     node: Option<Arc<Node>>,
     guest_since: Option<Instant>,
+}
+
+/// What a change of the map brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// Slots have other owners.
+    pub(super) owners: bool,
+    /// Terms began.
+    pub(super) terms: bool,
 }
 
 /// An answer to `CLUSTER SLOTS` with its places as addresses.
@@ -82,18 +91,25 @@ impl Map {
         self.roster.iter().find(|entry| entry.address == *address)?.node.as_ref()
     }
 
-    /// One slot has another owner: a node said so. True if that is news. Nothing where the servers are too many.
+    /// One slot has another owner: `from` said so. Nothing where the servers are too many.
+    ///
+    /// What its owner gives away goes with all that is in it, unless it goes to the owner's own replica: then the one
+    /// that says so was made a replica itself.
     pub(super) fn move_slot(
         &mut self,
         slot: u16,
         to: &Address,
+        from: Option<&Arc<Node>>,
         make: impl Fn(&Address) -> Arc<Node>,
-    ) -> bool {
-        let Some(number) = self.number_of(to, &make) else { return false };
-        if self.succeeds(slot, number, &HashMap::new()) {
+    ) -> News {
+        let Some(number) = self.number_of(to, &make) else { return News::default() };
+        let owner = self.owner(slot);
+        let is_given = owner.zip(from).is_some_and(|(owner, from)| Arc::ptr_eq(owner, from));
+        let terms = self.leaves(slot, number) && (!is_given || self.is_replica_of_owner(slot, to));
+        if terms {
             self.begin_term(slot);
         }
-        self.set_owner(slot, number)
+        News { owners: self.set_owner(slot, number), terms }
     }
 
     /// A server that a slot is on its way to. It may keep none yet.
@@ -109,8 +125,8 @@ impl Map {
         entry.node.clone()
     }
 
-    /// Takes a whole view over. True if anything changed.
-    pub(super) fn take(&mut self, view: View, make: impl Fn(&Address) -> Arc<Node>, now: Instant) -> bool {
+    /// Takes a whole view over. It does not say how slots went from one owner to another.
+    pub(super) fn take(&mut self, view: View, make: impl Fn(&Address) -> Arc<Node>, now: Instant) -> News {
         if self.roster.len() + view.ranges.len() > MAX_NODES {
             self.forget_the_idle();
         }
@@ -122,13 +138,14 @@ impl Map {
                 slots.fill(number);
             }
         }
-        let mut is_news = false;
+        let mut news = News::default();
         for slot in 0..SLOTS as u16 {
             let new = owners[usize::from(slot)];
-            if self.succeeds(slot, new, &view.replicas) {
+            if self.leaves(slot, new) {
                 self.begin_term(slot);
+                news.terms = true;
             }
-            is_news |= self.set_owner(slot, new);
+            news.owners |= self.set_owner(slot, new);
         }
         self.replicas = view.replicas;
         for (entry, is_used) in self.roster.iter_mut().zip(is_used) {
@@ -138,15 +155,19 @@ impl Map {
                 entry.node = None;
             }
         }
-        is_news
+        news
     }
 
-    /// The new owner takes over from the old one, as its replica; now or by the last look.
-    fn succeeds(&self, slot: u16, new: u16, now: &HashMap<Address, Address>) -> bool {
+    /// The slot has an owner, and gets another, or none.
+    fn leaves(&self, slot: u16, new: u16) -> bool {
         let old = self.owners[usize::from(slot)];
-        let address = |number: u16| self.roster.get(usize::from(number)).map(|entry| &entry.address);
-        let (Some(before), Some(after)) = (address(old), address(new)) else { return false };
-        old != new && (now.get(before) == Some(after) || self.replicas.get(after) == Some(before))
+        old != NOBODY && old != new
+    }
+
+    /// By the last look.
+    fn is_replica_of_owner(&self, slot: u16, address: &Address) -> bool {
+        let old = self.roster.get(usize::from(self.owners[usize::from(slot)]));
+        old.is_some_and(|old| self.replicas.get(address) == Some(&old.address))
     }
 
     fn begin_term(&mut self, slot: u16) {
@@ -220,6 +241,7 @@ mod tests {
             clock,
             watched,
             connected,
+            deaf: Arc::default(),
             replaced: None,
         })))
     }
@@ -244,18 +266,35 @@ mod tests {
 
     #[test]
     fn a_replica_that_takes_over_begins_a_term_and_a_slot_that_moves_does_not() {
-        let mut map = Map::default();
-        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, Instant::now()));
-        assert!(!map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, Instant::now()), "no news");
-        assert!(map.move_slot(5, &at(2), make));
-        assert_eq!((map.term(5), map.term(6)), (0, 0), "moved");
+        let (mut map, now) = (Map::default(), Instant::now());
+        let whole = News { owners: true, terms: false };
+        assert_eq!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, now), whole, "the first");
+        let known = map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, now);
+        assert_eq!(known, News::default(), "no news");
+        let first = map.at(&at(1)).cloned();
+        assert_eq!(map.move_slot(5, &at(2), first.as_ref(), make), whole);
+        assert_eq!((map.term(5), map.term(6)), (0, 0), "given away");
         // The old primary is gone, or follows the new one.
-        assert!(map.move_slot(6, &at(3), make));
+        assert!(map.move_slot(6, &at(3), first.as_ref(), make).terms);
         assert_eq!((map.term(6), map.term(7)), (1, 0));
-        assert!(map.take(view(&[(0, 99, 3), (100, 199, 2)], &[(1, 3)]), make, Instant::now()));
-        assert_eq!((map.term(6), map.term(7), map.term(150)), (1, 1, 0), "told once");
-        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, Instant::now()));
+        map.take(view(&[(0, 5, 2), (6, 99, 3), (100, 199, 2)], &[(1, 3)]), make, now);
+        assert_eq!((map.term(5), map.term(6), map.term(7), map.term(150)), (0, 1, 1, 0), "told once");
+        assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, now).terms);
         assert_eq!((map.term(6), map.term(7)), (2, 2), "and back");
+    }
+
+    /// Also where it was not known whose replica the new one is.
+    #[test]
+    fn whatever_the_old_owner_did_not_say_itself_begins_a_term() {
+        let (mut map, now) = (Map::default(), Instant::now());
+        map.take(view(&[(0, 99, 1), (100, 199, 2)], &[]), make, now);
+        let (first, second) = (map.at(&at(1)).cloned(), map.at(&at(2)).cloned());
+        assert!(!map.move_slot(1, &at(2), first.as_ref(), make).terms);
+        assert!(map.move_slot(2, &at(2), second.as_ref(), make).terms, "another said so");
+        assert!(map.move_slot(3, &at(2), None, make).terms);
+        assert!(map.take(view(&[(0, 3, 2), (4, 9, 4), (100, 199, 2)], &[]), make, now).terms);
+        assert_eq!([1, 2, 3, 4, 10, 150].map(|slot| map.term(slot)), [0, 1, 1, 1, 1, 0], "of 10, nobody");
+        assert!(!map.take(view(&[(0, 3, 2), (4, 10, 4), (100, 199, 2)], &[]), make, now).terms);
     }
 
     #[test]

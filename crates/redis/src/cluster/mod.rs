@@ -4,45 +4,35 @@
 //! It is corrected at once by what a server says of one slot (`MOVED`), and looked at anew after anything that may mean
 //! a change, and now and then; one look at a time.
 
+mod look;
 mod map;
 mod redirect;
 mod route;
 mod slots;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lockkeeper_core::{Clock, Error, ErrorKind, Keys, Refusal, Timestamp, Uptime};
 use parking_lot::{Mutex, RwLock};
-use rand::seq::SliceRandom;
-use redis::{Value, cmd};
-use tokio::runtime::Handle;
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::sync::{Notify, watch};
 
-use self::map::{Map, View};
+use self::look::Looked;
+use self::map::Map;
 use self::redirect::Redirect;
 pub(crate) use self::route::{Errand, Look, Manner, Route, Step};
 use crate::clock::ServerClock;
 use crate::config::RedisConfig;
 use crate::connect::{Connector, LeadsTo};
-use crate::error::{CallError, Failure};
+use crate::error::Failure;
 use crate::layout::slot_of;
 use crate::node::{Lane, Node};
 use crate::url::Address;
 use crate::wake::Watched;
-
-/// Looks at the map follow each other no sooner.
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// A map that is used is looked at anew so often.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// While one server does not answer a look, the next is asked after so long.
-const HEDGE: Duration = Duration::from_millis(100);
 
 /// A cluster.
 pub(crate) struct Cluster {
@@ -51,22 +41,15 @@ pub(crate) struct Cluster {
     local: Arc<dyn Clock>,
     watched: Arc<Watched>,
     map: RwLock<Map>,
-    /// One look at a time.
-    turn: tokio::sync::Mutex<()>,
     looked: Mutex<Looked>,
-    /// Looks that have ended.
+    /// Looks that have ended and count.
     looks: AtomicU64,
-    /// A look in the background is under way.
-    is_looking: AtomicBool,
-    /// Changes when slots or servers did, or a connection was replaced.
+    /// Wakes who waits for the turn to look.
+    turn_ended: Notify,
+    /// Changes when a connection was replaced. Counts as a link's connections do: the first is no change.
     changes: Arc<watch::Sender<u64>>,
-}
-
-/// The last look at the map.
-#[derive(Default)]
-struct Looked {
-    at: Option<Instant>,
-    failure: Option<Failure>,
+    /// Changes when a term began.
+    terms: watch::Sender<u64>,
 }
 
 impl Cluster {
@@ -77,11 +60,11 @@ impl Cluster {
             local,
             watched: Arc::default(),
             map: RwLock::default(),
-            turn: tokio::sync::Mutex::default(),
             looked: Mutex::default(),
             looks: AtomicU64::new(0),
-            is_looking: AtomicBool::new(false),
-            changes: Arc::new(watch::Sender::new(0)),
+            turn_ended: Notify::new(),
+            changes: Arc::new(watch::Sender::new(1)),
+            terms: watch::Sender::default(),
         })
     }
 
@@ -95,6 +78,10 @@ impl Cluster {
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    pub(crate) fn terms(&self) -> watch::Receiver<u64> {
+        self.terms.subscribe()
     }
 
     /// An errand for the server of `slot`, or for any.
@@ -157,9 +144,7 @@ impl Cluster {
         lane: Lane,
         within: Duration,
     ) -> Result<Arc<Node>, Failure> {
-        if self.looked.lock().at.is_some_and(|at| at.elapsed() > LOOK_EVERY) {
-            self.look_soon(lane);
-        }
+        self.look_now_and_then(lane);
         self.find(lane, within, |map| match slot {
             Some(slot) => map.owner(slot).cloned(),
             None => any(map, lane),
@@ -183,137 +168,27 @@ impl Cluster {
     }
 
     /// What a server said of one slot.
-    fn moved(&self, redirect: &Redirect) -> Option<Arc<Node>> {
+    fn moved(&self, redirect: &Redirect, from: Option<&Arc<Node>>) -> Option<Arc<Node>> {
         let address = self.address(&redirect.host, redirect.port, None)?;
-        let is_news = self.map.write().move_slot(redirect.slot, &address, |at| self.node(at));
-        if is_news {
-            self.changes.send_modify(|number| *number += 1);
+        let news = self.map.write().move_slot(redirect.slot, &address, from, |at| self.node(at));
+        if news.terms {
+            self.tell_of_terms();
+        }
+        if news.owners {
+            // Who waits for a key of it registers with its new server; the move may have swallowed a notice.
+            self.watched.have_changed(|key| slot_of(key.as_bytes()) == redirect.slot);
         }
         self.map.read().at(&address).cloned()
+    }
+
+    fn tell_of_terms(&self) {
+        self.terms.send_modify(|number| *number += 1);
     }
 
     /// Where a slot is on its way to.
     fn passing(&self, redirect: &Redirect) -> Option<Arc<Node>> {
         let address = self.address(&redirect.host, redirect.port, None)?;
         self.map.write().guest(&address, |at| self.node(at), Instant::now())
-    }
-
-    /// Looks in the background, unless that is under way.
-    pub(crate) fn look_soon(self: &Arc<Self>, lane: Lane) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        if self.is_looking.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let looking = Looking(self.clone());
-        runtime.spawn(async move {
-            let cluster = &looking.0;
-            let limit = cluster.config.connect_timeout.saturating_add(cluster.config.response_timeout);
-            let seen = cluster.looks.load(Ordering::Acquire);
-            if let Err(failure) = cluster.look(seen, lane, limit).await {
-                tracing::debug!(error = %failure.detail, "the cluster's map could not be read");
-            }
-        });
-    }
-
-    /// Looks at the map, unless somebody did since `seen` looks had ended.
-    pub(crate) async fn look(
-        self: &Arc<Self>,
-        seen: u64,
-        lane: Lane,
-        within: Duration,
-    ) -> Result<(), Failure> {
-        let late = || Failure::unreachable(format!("the cluster's map was not answered within {within:?}"));
-        timeout(within, self.look_in_turn(seen, lane)).await.unwrap_or_else(|_| Err(late()))
-    }
-
-    async fn look_in_turn(self: &Arc<Self>, seen: u64, lane: Lane) -> Result<(), Failure> {
-        let _turn = self.turn.lock().await;
-        if self.looks.load(Ordering::Acquire) > seen {
-            return self.looked.lock().failure.clone().map_or(Ok(()), Err);
-        }
-        let since = self.looked.lock().at.map_or(LOOK_PAUSE, |at| at.elapsed());
-        tokio::time::sleep(LOOK_PAUSE.saturating_sub(since)).await;
-        let result = self.ask_somebody(lane).await.map(|view| self.take(view));
-        *self.looked.lock() = Looked { at: Some(Instant::now()), failure: result.clone().err() };
-        self.looks.fetch_add(1, Ordering::AcqRel);
-        result
-    }
-
-    fn take(&self, view: View) {
-        let is_news = self.map.write().take(view, |address| self.node(address), Instant::now());
-        if is_news {
-            self.changes.send_modify(|number| *number += 1);
-            // Who waits registers anew, with the server that keeps the key by now.
-            self.watched.everything_changed();
-        }
-    }
-
-    /// The first map that anybody answers: those who keep slots in random order, then the seeds.
-    async fn ask_somebody(&self, lane: Lane) -> Result<View, Failure> {
-        let mut candidates = self.primaries();
-        candidates.shuffle(&mut rand::rng());
-        let is_known = |seed: &Address| candidates.iter().any(|(address, _)| address == seed);
-        let mut seeds: Vec<Address> = self.seeds.iter().filter(|seed| !is_known(seed)).cloned().collect();
-        seeds.shuffle(&mut rand::rng());
-        candidates.extend(seeds.into_iter().map(|seed| (seed.clone(), self.node(&seed))));
-        let (mut asked, mut failures) = (FuturesUnordered::new(), Vec::new());
-        let mut candidates = candidates.into_iter();
-        loop {
-            match candidates.next() {
-                Some((address, node)) => asked.push(self.ask(address, node, lane)),
-                None if asked.is_empty() => return Err(most_telling(failures)),
-                None => {}
-            }
-            let patience = if candidates.len() == 0 { Duration::MAX } else { HEDGE };
-            match timeout(patience, asked.next()).await {
-                Ok(Some(Ok(view))) => return Ok(view),
-                Ok(Some(Err(failure))) => failures.push(failure),
-                Ok(None) | Err(_) => {}
-            }
-        }
-    }
-
-    async fn ask(&self, address: Address, node: Arc<Node>, lane: Lane) -> Result<View, Failure> {
-        let link = node.link(lane);
-        let mut up = link.up(self.config.connect_timeout).await?;
-        let mut command = cmd("CLUSTER");
-        command.arg("SLOTS");
-        match link.send(&mut up, &command, self.config.response_timeout).await {
-            Ok(value) => self.view(value, &address),
-            Err(CallError::Answered(words)) if words.text().contains("cluster support disabled") => {
-                let detail = format!(
-                    "{address} is not a cluster (use redis:// for a single server): {}",
-                    words.text()
-                );
-                Err(Failure { kind: ErrorKind::Unsupported, detail })
-            }
-            Err(CallError::Answered(words)) => Err(Failure {
-                kind: ErrorKind::Refused(words.refusal()),
-                detail: format!("{address}: CLUSTER SLOTS: {}", words.text()),
-            }),
-            Err(error) => Err(Failure::unreachable(format!("{address}: CLUSTER SLOTS: {error:?}"))),
-        }
-    }
-
-    fn view(&self, value: Value, asked: &Address) -> Result<View, Failure> {
-        let nonsense = || Failure {
-            kind: ErrorKind::Unsupported,
-            detail: format!("{asked}: the answer to CLUSTER SLOTS makes no sense"),
-        };
-        let ranges = slots::read(value).ok_or_else(nonsense)?;
-        if ranges.is_empty() {
-            return Err(down(&format!("CLUSTERDOWN {asked} knows of no server that keeps slots")));
-        }
-        let (mut view, mut replicas) = (Vec::with_capacity(ranges.len()), HashMap::new());
-        for range in ranges {
-            let at = |place: &slots::Place| self.address(&place.host, place.port, Some(asked));
-            let primary = at(&range.primary).ok_or_else(nonsense)?;
-            for replica in range.replicas.iter().filter_map(at).take(slots::MAX_NODES - 1) {
-                replicas.insert(replica, primary.clone());
-            }
-            view.push((range, primary));
-        }
-        Ok(View { ranges: view, replicas })
     }
 
     /// An empty host is that of the server that was asked.
@@ -336,6 +211,7 @@ impl Cluster {
             clock: Arc::new(ServerClock::new(self.local.clone())),
             watched: self.watched.clone(),
             connected: Mutex::default(),
+            deaf: Arc::default(),
             replaced: Some(self.changes.clone()),
         })))
     }
@@ -356,22 +232,20 @@ impl Cluster {
         result
     }
 
-    /// Asks every server that this lane is used with, side by side, for a sign of life. The latest time, or the first
-    /// error.
+    /// Asks every server that is used, by whatever lane, for a sign of life on this one, side by side. The latest time,
+    /// or the first error.
     pub(crate) async fn heartbeat(
         self: &Arc<Self>,
         lane: Lane,
         within: Duration,
     ) -> Result<Timestamp, Error> {
         let mut used = self.primaries();
-        used.retain(|(_, node)| node.link(lane).is_in_use());
+        used.retain(|(_, node)| node.is_in_use());
         if used.is_empty() {
             let home = self.home(None, lane, within).await;
             return home.map_err(|failure| failure.into_error("heartbeat"))?.heartbeat(lane, within).await;
         }
-        if self.looked.lock().at.is_some_and(|at| at.elapsed() > LOOK_EVERY) {
-            self.look_soon(lane);
-        }
+        self.look_now_and_then(lane);
         let mut asked: FuturesUnordered<_> =
             used.iter().map(|(_, node)| node.heartbeat(lane, within)).collect();
         let mut result = Ok(Timestamp::default());
@@ -398,26 +272,6 @@ fn down(detail: &str) -> Failure {
     Failure { kind: ErrorKind::Refused(Refusal::ClusterDown), detail: detail.to_owned() }
 }
 
-/// What is wrong for ever before what may pass.
-fn most_telling(failures: Vec<Failure>) -> Failure {
-    let rank = |failure: &Failure| match failure.kind {
-        ErrorKind::Unsupported => 0,
-        ErrorKind::Refused(_) => 1,
-        _ => 2,
-    };
-    let none = || Failure::unreachable("no server of the cluster is known");
-    failures.into_iter().min_by_key(rank).unwrap_or_else(none)
-}
-
-/// A look in the background. However it ends, another may begin.
-struct Looking(Arc<Cluster>);
-
-impl Drop for Looking {
-    fn drop(&mut self) {
-        self.0.is_looking.store(false, Ordering::Release);
-    }
-}
-
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cluster({})", self.config.address())
@@ -441,5 +295,31 @@ pub(crate) fn one_slot(operation: &'static str, at: &Keys) -> Result<u16, Error>
                  after another (`across_slots`, `joint_in_sequence`)"
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockkeeper_core::{Key, ManualClock, Prefix};
+
+    use super::redirect::Kind;
+    use super::*;
+
+    /// A notice that the move swallowed is made up for by whoever hears of the move first.
+    #[tokio::test]
+    async fn who_waits_for_a_key_of_a_slot_that_moved_is_told_at_once_and_nobody_else() {
+        let config = RedisConfig::from_url("redis+cluster://h").unwrap();
+        let cluster = Cluster::new(config, vec![], Arc::new(ManualClock::default()));
+        let keys = |name: &str| Keys::from(Key::new(&Prefix::new("lock:").unwrap(), name).unwrap());
+        let (one, other) = (cluster.watched.watch(&keys("a")), cluster.watched.watch(&keys("b")));
+        let (slot, host) = (slot_of(b"lock:a"), "h".to_owned());
+        let redirect = Redirect { kind: Kind::Moved, slot, host, port: 7 };
+        assert!(cluster.moved(&redirect, None).is_some());
+        let told = async |watcher: &crate::wake::Watcher| {
+            tokio::time::timeout(Duration::ZERO, watcher.changed()).await.is_ok()
+        };
+        assert!(told(&one).await && !told(&other).await);
+        cluster.moved(&redirect, None);
+        assert!(!told(&one).await, "no news");
     }
 }

@@ -82,7 +82,8 @@ impl Route<'_> {
     pub(crate) async fn run<E: Errand>(self, mut errand: E) -> Result<E::Done, Error> {
         let (mut next, mut hops, mut pause) = (Next::Home, 0, PAUSE.0);
         loop {
-            let trouble = match self.step(&mut errand, next).await {
+            let (asked, result) = self.step(&mut errand, next).await;
+            let trouble = match result {
                 Ok(Step::Done(done)) => return Ok(done),
                 Ok(Step::Again) => {
                     self.cluster.look_soon(self.lane);
@@ -92,7 +93,7 @@ impl Route<'_> {
                 Ok(Step::Refused(words)) => {
                     self.cluster.look_soon(self.lane);
                     if let Some(redirect) = Redirect::read(&words) {
-                        next = self.follow(&redirect);
+                        next = self.follow(&redirect, asked.as_ref());
                         hops += 1;
                         if hops <= HOPS_AT_ONCE {
                             continue;
@@ -118,24 +119,29 @@ impl Route<'_> {
         }
     }
 
-    async fn step<E: Errand>(&self, errand: &mut E, next: Next) -> Result<Step<E::Done>, Error> {
+    /// Who was asked, if somebody was, and what came of it.
+    async fn step<E: Errand>(
+        &self,
+        errand: &mut E,
+        next: Next,
+    ) -> (Option<Arc<Node>>, Result<Step<E::Done>, Error>) {
         let (node, asking) = match next {
-            Next::Home => {
-                let home = self.cluster.home(self.slot, self.lane, self.left()).await;
-                (home.map_err(|failure| failure.into_error(E::NAME))?, false)
-            }
+            Next::Home => match self.cluster.home(self.slot, self.lane, self.left()).await {
+                Ok(home) => (home, false),
+                Err(failure) => return (None, Err(failure.into_error(E::NAME))),
+            },
             Next::To(node, asking) => (node, asking),
         };
         let result = errand.try_on(&node, Manner { asking, patience: PATIENCE }).await;
         if result.as_ref().is_err_and(Error::is_transient) {
             self.cluster.look_soon(self.lane);
         }
-        result
+        (Some(node), result)
     }
 
-    fn follow(&self, redirect: &Redirect) -> Next {
+    fn follow(&self, redirect: &Redirect, from: Option<&Arc<Node>>) -> Next {
         let node = match redirect.kind {
-            Kind::Moved => self.cluster.moved(redirect),
+            Kind::Moved => self.cluster.moved(redirect, from),
             Kind::Ask => self.cluster.passing(redirect),
         };
         node.map_or(Next::Home, |node| Next::To(node, redirect.kind == Kind::Ask))

@@ -11,8 +11,8 @@ mod survey;
 mod votes;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -44,9 +44,8 @@ pub(crate) const SEEK_PAUSE: Duration = Duration::from_millis(200);
 /// Looks out for the primary of one service; shared by the lanes of a node.
 pub(crate) struct Lookout {
     shared: Arc<Shared>,
-    /// One for each Sentinel, taken by the thread when it starts.
-    idle: Mutex<Vec<Connector>>,
-    started: OnceLock<Result<(), String>>,
+    /// The thread that listens has started.
+    started: Mutex<bool>,
     /// Ends the thread with this.
     ends: watch::Sender<()>,
     /// Made again for each survey.
@@ -109,11 +108,9 @@ impl Lookout {
             selected: watch::Sender::default(),
             watched,
         });
-        let idle = sentinels.addresses.iter().map(|at| connector(config, &sentinels, at, &clock)).collect();
         Arc::new(Self {
             shared,
-            idle: Mutex::new(idle),
-            started: OnceLock::new(),
+            started: Mutex::default(),
             ends: watch::Sender::default(),
             config: config.clone(),
             sentinels,
@@ -182,25 +179,31 @@ impl Lookout {
             clock: self.clock.clone(),
             watched: Arc::default(),
             connected: Mutex::default(),
+            deaf: Arc::default(),
             replaced: None,
         };
         Scout { connector, tls, shared: self.shared.clone() }
     }
 
+    /// Starts the thread that listens, unless it runs. One that could not be started is tried again the next time.
     fn start(&self) -> Result<(), Failure> {
-        let start = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| error.to_string())?;
-            let connectors = std::mem::take(&mut *self.idle.lock());
-            let (shared, ends) = (self.shared.clone(), self.ends.subscribe());
-            let scout = self.scout();
-            let work = move || runtime.block_on(listen::all(connectors, scout, shared, ends));
-            let thread = std::thread::Builder::new().name("lockkeeper-sentinels".to_owned());
-            thread.spawn(work).map(drop).map_err(|error| error.to_string())
-        };
-        let failed =
-            |error: &String| Failure::unreachable(format!("the thread that listens did not start: {error}"));
-        self.started.get_or_init(start).as_ref().copied().map_err(failed)
+        let mut started = self.started.lock();
+        if !*started {
+            let failed =
+                |error| Failure::unreachable(format!("the thread that listens did not start: {error}"));
+            self.spawn().map_err(failed)?;
+            *started = true;
+        }
+        Ok(())
+    }
+
+    fn spawn(&self) -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let one = |at| connector(&self.config, &self.sentinels, at, &self.clock);
+        let connectors = self.sentinels.addresses.iter().map(one).collect();
+        let (scout, shared, ends) = (self.scout(), self.shared.clone(), self.ends.subscribe());
+        let work = move || runtime.block_on(listen::all(connectors, scout, shared, ends));
+        std::thread::Builder::new().name("lockkeeper-sentinels".to_owned()).spawn(work).map(drop)
     }
 }
 
@@ -292,6 +295,7 @@ fn connector(
         clock: clock.clone(),
         watched,
         connected,
+        deaf: Arc::default(),
         replaced: None,
     }
 }

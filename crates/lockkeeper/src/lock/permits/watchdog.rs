@@ -54,7 +54,7 @@ fn note(held: &Arc<HeldPermit>, sent: Uptime, term: u64, answer: Result<RenewPer
             held.prolong(sent, term);
             held.set_trouble(None);
             held.class.renewed();
-            held.tend_at(held.next_due(sent));
+            held.tend_next(sent);
         }
         Ok(RenewPermitReply::Expired) => {
             held.class.renewal_failed(Reason::Expired);
