@@ -371,7 +371,10 @@ impl Worker {
         self.next_verification = now.after(VERIFY_PAUSE);
         let mut all: Vec<Tended> = self.shared.timeline.lock().due.values().cloned().collect();
         // Not while the timeline is locked: the last owner of one may go away here.
-        all.retain(|what| whom == Whom::All || what.is_of_an_earlier_term());
+        match whom {
+            Whom::All => all.iter().for_each(Tended::doubt),
+            Whom::OfAnEarlierTerm => all.retain(Tended::is_of_an_earlier_term),
+        }
         let wanted: HashSet<usize> = all.iter().map(Tended::address).collect();
         let mut timeline = self.shared.timeline.lock();
         let due = std::mem::take(&mut timeline.due);

@@ -17,6 +17,8 @@ use lockkeeper_testkit::fake::{Fake, FakeServer, greeting};
 use lockkeeper_testkit::wait::until;
 use support::{SOON, calls, command, exists, is_busy, keeper, ms, quiet, secs, server, take};
 
+/// How it is looked who holds a lock.
+const LOOKS: &[&str] = &["eval_ro", "evalsha_ro"];
 /// Short, so that faults are noticed soon; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -235,6 +237,25 @@ async fn a_server_that_was_restarted_empty_is_noticed_at_once() {
     assert_eq!(tokio::time::timeout(secs(10), guard.lost()).await.unwrap(), LossReason::KeyGone);
     assert!(started.elapsed() < secs(10));
     works_again(&keeper).await;
+}
+
+/// The same without renewals: its lease is looked for, once for each time that the server may have been restarted.
+#[tokio::test]
+async fn a_server_that_was_restarted_empty_is_noticed_by_who_does_not_renew() {
+    let Some(server) = server() else { return };
+    let keeper = keeper(&server).await;
+    let lock = keeper.lock("a").unwrap().lease(secs(600)).no_renewal();
+    let guard = lock.try_acquire().await.unwrap().or_busy().unwrap();
+    until("a sign of life", SOON, async || {
+        calls(&server, &["time"]) > 1 && keeper.health().await.renewal_connected
+    })
+    .await;
+    command(&server, &["CLIENT", "KILL", "TYPE", "normal"]);
+    until("it is looked for", SOON * 3, async || calls(&server, LOOKS) > 0).await;
+    assert!(guard.is_valid(), "the server has it: {:?}", guard.loss());
+    server.kill().unwrap();
+    server.restart().unwrap();
+    assert_eq!(tokio::time::timeout(secs(15), guard.lost()).await.unwrap(), LossReason::KeyGone);
 }
 
 #[tokio::test]

@@ -38,8 +38,37 @@ pub(crate) struct Connector {
     pub(crate) connected: Mutex<Option<Instant>>,
     /// Attempts in a row to connect with ears that did not succeed.
     pub(crate) deaf: Arc<AtomicU32>,
-    /// Is told when a connection for commands or renewals was replaced, where several servers share the knowledge.
-    pub(crate) replaced: Option<Arc<watch::Sender<u64>>>,
+    /// Is told when a server may have been restarted, where several servers share the knowledge.
+    pub(crate) replaced: Option<Replaced>,
+}
+
+/// Tells when a connection leads to another run of its server than the one before.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    tell: Arc<watch::Sender<u64>>,
+    /// The run that the latest connection led to; empty while none is known.
+    run_id: Mutex<String>,
+}
+
+impl Replaced {
+    pub(crate) fn new(tell: Arc<watch::Sender<u64>>) -> Self {
+        Self { tell, run_id: Mutex::default() }
+    }
+
+    /// A connection leads to this run. Where that, or the one before, is not known, only one for commands or renewals
+    /// that `is_replacement` counts.
+    fn note_run(&self, run_id: &str, is_replacement: bool) {
+        let mut known = self.run_id.lock();
+        let is_known = !known.is_empty() && !run_id.is_empty();
+        let is_news = if is_known { *known != run_id } else { is_replacement };
+        if !run_id.is_empty() && *known != run_id {
+            run_id.clone_into(&mut known);
+        }
+        drop(known);
+        if is_news {
+            self.tell.send_modify(|number| *number += 1);
+        }
+    }
 }
 
 /// Where connections lead to.
@@ -49,6 +78,15 @@ pub(crate) enum LeadsTo {
     At(Address),
     /// The server that the Sentinels say is the primary.
     Primary(Arc<Lookout>),
+}
+
+impl LeadsTo {
+    pub(crate) fn address(&self) -> Option<&Address> {
+        match self {
+            Self::At(address) => Some(address),
+            Self::Primary(_) => None,
+        }
+    }
 }
 
 /// A connection that was made.
@@ -118,9 +156,10 @@ impl Connector {
         }
     }
 
-    pub(crate) fn tell_of_replacement(&self) {
+    /// A connection of any lane leads to this run of the server.
+    pub(crate) fn note_run(&self, run_id: &str, is_replacement: bool) {
         if let Some(replaced) = &self.replaced {
-            replaced.send_modify(|number| *number += 1);
+            replaced.note_run(run_id, is_replacement);
         }
     }
 
@@ -313,5 +352,30 @@ impl Connector {
             CallError::Broken(reason) => Failure::unreachable(format!("{}: {reason}", self.name())),
             CallError::Silent => Failure::unreachable(format!("{}: no answer", self.name())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_to_the_same_run_of_a_server_is_no_news_and_to_an_unknown_one_it_is() {
+        let tell = Arc::new(watch::Sender::new(1));
+        let replaced = Replaced::new(tell.clone());
+        let told = |run_id, is_replacement| {
+            let before = *tell.borrow();
+            replaced.note_run(run_id, is_replacement);
+            *tell.borrow() != before
+        };
+        assert!(!told("a", false) && !told("a", true), "the same run");
+        assert!(told("b", false), "whichever connection finds out");
+        assert!(!told("b", true), "told once");
+        assert!(told("", true) && !told("", false), "it does not say");
+        assert!(!told("b", true) && told("c", true));
+        let replaced = Replaced::new(tell.clone());
+        let before = *tell.borrow();
+        replaced.note_run("a", true);
+        assert_ne!(*tell.borrow(), before, "none was known before");
     }
 }

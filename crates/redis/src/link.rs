@@ -605,9 +605,7 @@ impl ConnectTask {
         self.change(|link, _| {
             let generation = link.next_generation.fetch_add(1, Ordering::Relaxed);
             link.generations.send_replace(generation);
-            if generation > 1 && link.ears == Ears::Closed {
-                link.connector.tell_of_replacement();
-            }
+            link.connector.note_run(&info.run_id, generation > 1 && link.ears == Ears::Closed);
             *link.trouble.lock() = None;
             let about = About::new(Arc::new(info), generation, term, Some(home));
             Some(State::Up(Up { wire: Wire::Own(connection), about: Arc::new(about) }))

@@ -16,6 +16,7 @@ use crate::link::{Link, OwnLink};
 use crate::native::Way;
 use crate::redis1::Adopted;
 use crate::sentinel::Lookout;
+use crate::url::Address;
 use crate::wake::Watched;
 
 /// What a connection is for. They are apart so that none delays another.
@@ -72,7 +73,7 @@ impl Node {
 
     /// Somebody has wanted one of its connections.
     pub(crate) fn is_in_use(&self) -> bool {
-        self.links.iter().any(Link::is_in_use)
+        self.links.iter().any(Link::is_in_use) || self.pools.as_ref().is_some_and(Pools::is_in_use)
     }
 
     pub(crate) fn pools(&self) -> Option<&Pools> {
@@ -83,6 +84,14 @@ impl Node {
         match &self.owner {
             Owner::Us(connector) => &connector.clock,
             Owner::Lender(adopted) => &adopted.clock,
+        }
+    }
+
+    /// Where it is; `None` where somebody else says so.
+    pub(crate) fn address(&self) -> Option<&Address> {
+        match &self.owner {
+            Owner::Us(connector) => connector.leads_to.address(),
+            Owner::Lender(_) => None,
         }
     }
 

@@ -312,7 +312,7 @@ impl RedisStore {
     }
 
     /// Asks for the server's time: finds out whether this lane's connection still answers. One `TIME`; on a cluster, one
-    /// to each server that the lane is used with, side by side.
+    /// to each server that is used, by whatever lane or for steps that must last, side by side.
     ///
     /// # Errors
     /// As for any command.
@@ -350,7 +350,7 @@ impl RedisStore {
     ///
     /// # Redis
     /// The script (`EVAL`) and `WAIT` or `WAITAOF` behind it, in one round trip, on a connection that is held for
-    /// this step alone: at most four at once, eight for renewals and two on the waiting lane. For all replicas: the script and
+    /// this step alone: for each server at most four at once, eight for renewals and two on the waiting lane. For all replicas: the script and
     /// `ROLE`, then `WAIT`. A new connection tries these commands once.
     ///
     /// # Errors

@@ -380,7 +380,8 @@ async fn a_watch_takes_or_notes_who_waits(arm: &dyn Arm) {
     assert_eq!(waiters(arm, &at).await, [], "a note that is not renewed goes");
 }
 
-async fn a_watch_of_several_keys_notes_presence_beside_each(arm: &dyn Arm) {
+/// Who waits for several keys is noted beside each of them, busy or not.
+pub async fn a_watch_of_several_keys_notes_presence_beside_each(arm: &dyn Arm) {
     let (both, one) = (keys(&["watch:a", "watch:b"]), keys(&["watch:b"]));
     acquire(arm, &one, "x", 10_000).await;
     let busy = watch(arm, &both, "y", "k", 1).await;

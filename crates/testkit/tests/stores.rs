@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use lockkeeper::core::limit::MAX_WINDOW;
 use lockkeeper::redis::RedisStore;
 use lockkeeper::{RedisConfig, SystemClock};
 use lockkeeper_faults::{ClusterServers, RedisServer, ServerKind, available};
@@ -43,9 +44,10 @@ async fn a_cluster_obeys_every_contract() {
     }
 }
 
-/// On six servers in real time, under tags whose slots all three primaries keep: the contracts that need neither exact
-/// times, which real clocks do not give, nor damage. Those are left to the cluster of one server above; failovers and moved
-/// slots are tested in `lockkeeper/tests/cluster`.
+/// On six servers in real time, under tags whose slots all three primaries keep: how fences are reserved and grow, who is
+/// noted as waiting for several keys, that one of many at once runs, and that a limit lets through what it says. All else
+/// is left to the cluster of one server above, most of it because it needs exact times or damage; failovers and moved slots
+/// are tested in `lockkeeper/tests/cluster`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn six_servers_obey_what_needs_no_steps() {
     if !available(ServerKind::Redis) {
@@ -64,8 +66,11 @@ async fn six_servers_obey_what_needs_no_steps() {
         asked.insert(cluster.owner_of(arm.slot()).unwrap());
         conformance::fence_blocks_are_reserved_whole(&arm).await;
         conformance::fences_grow_over_everything_that_ends_a_hold(&arm).await;
+        conformance::a_watch_of_several_keys_notes_presence_beside_each(&arm).await;
         let stores = [arm.tagged().clone(), second.tagged().clone()];
         once::conformance::c1_c11_one_of_many_at_once_has_the_right_to_run(&stores).await;
+        // The real clock runs: no window of a century ends meanwhile.
+        limits::conformance::r37_a_hundred_at_once_are_fifty(&stores, MAX_WINDOW).await;
     }
     assert_eq!(asked.len(), 3, "one of the primaries was asked nothing");
 }

@@ -287,6 +287,7 @@ mod tests {
     use lockkeeper_testkit::wait::until;
 
     use super::LockGuard;
+    use crate::lock::watchdog::tend;
     use crate::{Keeper, SystemClock};
 
     const SOON: Duration = Duration::from_secs(5);
@@ -298,6 +299,24 @@ mod tests {
         until("one waits", SOON, async || keeper.health().await.waiting == 1).await;
         guard.release().await.unwrap();
         next.await.unwrap()
+    }
+
+    /// Also what is not renewed.
+    #[tokio::test]
+    async fn what_comes_into_doubt_while_it_is_looked_for_is_looked_for_again() {
+        let keeper = Keeper::builder().memory_store(MemoryStore::new(Arc::new(SystemClock)));
+        let keeper = keeper.connect().await.unwrap();
+        let lock = keeper.lock("a").unwrap().lease(Duration::from_secs(3600)).no_renewal();
+        let guard = lock.acquire().await.unwrap().or_busy().unwrap();
+        let tenure = &guard.held.tenure;
+        assert!(tend(tenure).is_none(), "nothing is due");
+        tenure.doubt();
+        let look = tend(tenure).unwrap();
+        assert!(!tenure.is_doubtful());
+        tenure.doubt();
+        look.await;
+        until("it was looked for again", SOON, async || !tenure.is_doubtful()).await;
+        assert!(guard.is_valid());
     }
 
     #[tokio::test]

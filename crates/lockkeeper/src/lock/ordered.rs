@@ -74,6 +74,8 @@ impl Lock {
     ///   to 500 ms, with jitter. Then the key that was busy comes first: it is waited for while nothing is held, so that
     ///   steady use of it by others does not keep anybody out. Nobody holds and waits for long, and nobody waits for each
     ///   other for ever.
+    /// * Users of the same keys who begin with different ones may collide, and lose a round each: with eight of them, about
+    ///   a quarter fewer get through than in one order (in a model). No turn is kept among them.
     /// * Others see some of the keys held while the rest are not, and may see a key taken and given back by an attempt
     ///   that then failed.
     pub fn across_slots(self) -> OrderedLock {

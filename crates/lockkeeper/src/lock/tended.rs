@@ -48,6 +48,15 @@ impl Tended {
         }
     }
 
+    /// The server may have been restarted. What is renewed finds out by that.
+    pub(crate) fn doubt(&self) {
+        if let Self::Lock(tenure) = self
+            && let Some(tenure) = tenure.upgrade()
+        {
+            tenure.doubt();
+        }
+    }
+
     /// Ends it for whoever holds it; true if somebody held it until now.
     pub(crate) fn lose(&self, reason: LossReason) -> bool {
         match self {

@@ -34,6 +34,8 @@ pub(crate) struct Tenure {
     /// Microseconds of uptime. Only moves later.
     deadline: AtomicU64,
     confirmed: Confirmed,
+    /// The server may have been restarted since it was seen last.
+    doubted: AtomicBool,
     pub(crate) renewals: AtomicU32,
     /// Why the last renewal failed, if it did.
     trouble: Mutex<Option<String>>,
@@ -98,6 +100,7 @@ impl Tenure {
             in_doubt_until: grant.in_doubt_until,
             deadline: AtomicU64::new(lease.deadline(grant.sent).as_micros()),
             confirmed: Confirmed::new(grant.term),
+            doubted: AtomicBool::new(false),
             renewals: AtomicU32::new(0),
             trouble: Mutex::new(None),
             unreleased: AtomicBool::new(true),
@@ -216,6 +219,21 @@ impl Tenure {
     /// Another server has become the primary since it was seen last.
     pub(crate) fn is_of_an_earlier_term(&self) -> bool {
         !self.confirmed.is_in(self.term())
+    }
+
+    /// The server may have been restarted, and not know it.
+    pub(crate) fn doubt(&self) {
+        self.doubted.store(true, Ordering::Release);
+    }
+
+    /// Whoever asks the server begins with this, so that what comes meanwhile counts.
+    pub(crate) fn trust(&self) {
+        self.doubted.store(false, Ordering::Release);
+    }
+
+    /// It is not known whether the server that is the primary now knows it.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubted.load(Ordering::Acquire) || self.is_of_an_earlier_term()
     }
 
     /// A lease of `lease` was granted for a request sent at `sent`, in `term`.

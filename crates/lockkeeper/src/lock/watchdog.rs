@@ -50,12 +50,13 @@ pub(crate) fn tend(tenure: &Arc<Tenure>) -> Option<BoxFuture<'static, ()>> {
     if held.may_renew() {
         return Some(renewal(tenure, now));
     }
-    tenure.is_of_an_earlier_term().then(|| verification(tenure))
+    tenure.is_doubtful().then(|| verification(tenure))
 }
 
-/// Looks whether the new primary knows a lease that is not renewed.
+/// Looks whether a new primary, or a server that may have been restarted, knows a lease that is not renewed.
 fn verification(tenure: &Arc<Tenure>) -> BoxFuture<'static, ()> {
     let (within, term) = (renewal_limit(&tenure.inner, tenure.lease), tenure.term());
+    tenure.trust();
     let (backend, keys, tenure) = (tenure.inner.backend.clone(), tenure.keys.clone(), Arc::downgrade(tenure));
     Box::pin(async move {
         let answer = backend.apply(Lane::Renewal, &keys, Inspect, within).await;
@@ -64,21 +65,33 @@ fn verification(tenure: &Arc<Tenure>) -> BoxFuture<'static, ()> {
             Ok(answer) => answer.reply.into_iter().map(|seen| seen.holder),
             Err(error) => {
                 // No renewal has failed: if the lease ends meanwhile, it ends as it would have.
-                tracing::debug!(key = %tenure.keys, %error, "the new primary did not say whether it knows a lease");
+                tracing::debug!(key = %tenure.keys, %error, "the server did not say whether it knows a lease");
+                if error.is_transient() || error.is_outcome_unknown() {
+                    tenure.doubt();
+                }
                 return try_again(&tenure);
             }
         };
         let mine = Some(tenure.token.holder());
         match holders.find(|holder| *holder != mine) {
-            None => tenure.confirm(term),
+            None => confirm(&tenure, term),
             Some(None) => tenure.lose_as_absent(),
             Some(Some(other)) => tenure.lose_to(other),
         }
     })
 }
 
+/// It was seen in `term`. Is looked for again at once where that is in doubt once more.
+fn confirm(tenure: &Arc<Tenure>, term: u64) {
+    tenure.confirm(term);
+    if tenure.is_doubtful() {
+        tenure.tend_at(tenure.inner.clock.uptime());
+    }
+}
+
 /// The renewal owns no part of the lock: a guard that is dropped meanwhile releases at once.
 fn renewal(tenure: &Arc<Tenure>, sent: Uptime) -> BoxFuture<'static, ()> {
+    tenure.trust();
     let (within, term) = (renewal_limit(&tenure.inner, tenure.lease), tenure.term());
     let decision = Renew { token: tenure.token.clone(), lease: tenure.lease, not_after: Timestamp::MAX };
     let (backend, keys, level) = (tenure.inner.backend.clone(), tenure.keys.clone(), tenure.durability);

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use lockkeeper::{ErrorKind, Keeper, LossReason, Refusal, WhenAway};
+use lockkeeper::{Durability, ErrorKind, Keeper, LossReason, Refusal, WhenAway};
 use lockkeeper_faults::{ClusterServers, RedisServer, ServerKind, available};
 use lockkeeper_testkit::wait::until;
 
 use crate::common::{hold, one_on_each, three};
-use crate::support::{PATIENT, SOON, ms, secs};
+use crate::support::{PATIENT, SOON, command, ms, secs};
 
 const LIMIT: Duration = ms(500);
 
@@ -52,6 +52,33 @@ async fn a_server_that_was_restarted_empty_is_noticed_by_who_has_just_taken_a_lo
     let keeper = hasty(&cluster).await;
     let [.., last] = one_on_each("e");
     let lock = keeper.lock(&last).unwrap().lease(secs(120));
+    let guard = lock.acquire().await.unwrap().or_busy().unwrap();
+    tokio::time::sleep(secs(2)).await;
+    cluster.nodes()[2].kill().unwrap();
+    cluster.nodes()[2].restart().unwrap();
+    let reason = tokio::time::timeout(secs(15), guard.lost()).await.expect("long before the lease ends");
+    assert_eq!(reason, LossReason::KeyGone);
+}
+
+/// The same where nothing but steps that must last was asked of it.
+#[tokio::test]
+async fn a_server_that_is_used_for_steps_that_must_last_is_asked_for_a_sign_of_life() {
+    if !available(ServerKind::Valkey) {
+        return;
+    }
+    let builder = RedisServer::builder().kind(ServerKind::Valkey);
+    let cluster = ClusterServers::minimal(&builder).unwrap();
+    let keeper = hasty(&cluster).await;
+    let [.., last] = one_on_each("e");
+    // Not by its configuration, so that it is empty when it comes back.
+    command(&cluster.nodes()[2], &["CONFIG", "SET", "appendonly", "yes"]);
+    let lock = keeper.lock(&last).unwrap().lease(secs(120)).no_renewal().durability(Durability::fsync());
+    until("the log is begun", SOON * 3, async || {
+        let info = command(&cluster.nodes()[2], &["INFO", "persistence"]);
+        let words = ["aof_enabled:1", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"];
+        words.iter().all(|word| info.as_str().unwrap().contains(word))
+    })
+    .await;
     let guard = lock.acquire().await.unwrap().or_busy().unwrap();
     tokio::time::sleep(secs(2)).await;
     cluster.nodes()[2].kill().unwrap();

@@ -113,15 +113,9 @@ impl Cluster {
         Ok(Turn { cluster: self.clone(), number: looked.begun })
     }
 
-    fn take(&self, view: View) {
+    pub(super) fn take(&self, view: View) {
         let news = self.map.write().take(view, |address| self.node(address), Instant::now());
-        if news.terms {
-            self.tell_of_terms();
-        }
-        if news.owners {
-            // Who waits registers anew, with the server that keeps the key by now.
-            self.watched.everything_changed();
-        }
+        self.tell(&news);
     }
 
     /// The first map that anybody answers: those who keep slots in random order, then the seeds.

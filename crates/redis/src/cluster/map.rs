@@ -36,10 +36,10 @@ struct Entry {
 }
 
 /// What a change of the map brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
-    /// Slots have other owners.
-    pub(super) owners: bool,
+    /// Slots that have other owners, in their order.
+    pub(super) owners: Vec<u16>,
     /// Terms began.
     pub(super) terms: bool,
 }
@@ -109,7 +109,8 @@ impl Map {
         if terms {
             self.begin_term(slot);
         }
-        News { owners: self.set_owner(slot, number), terms }
+        let owners = if self.set_owner(slot, number) { vec![slot] } else { Vec::new() };
+        News { owners, terms }
     }
 
     /// A server that a slot is on its way to. It may keep none yet.
@@ -145,7 +146,9 @@ impl Map {
                 self.begin_term(slot);
                 news.terms = true;
             }
-            news.owners |= self.set_owner(slot, new);
+            if self.set_owner(slot, new) {
+                news.owners.push(slot);
+            }
         }
         self.replicas = view.replicas;
         for (entry, is_used) in self.roster.iter_mut().zip(is_used) {
@@ -218,6 +221,7 @@ mod tests {
     use std::sync::Arc;
 
     use lockkeeper_core::ManualClock;
+    use lockkeeper_core::lock::Durability;
     use parking_lot::Mutex;
 
     use super::super::slots::Place;
@@ -225,6 +229,7 @@ mod tests {
     use crate::clock::ServerClock;
     use crate::config::RedisConfig;
     use crate::connect::{Connector, LeadsTo};
+    use crate::node::Lane;
 
     fn at(port: u16) -> Address {
         Address::Tcp { host: "h".into(), port, tls: false }
@@ -244,6 +249,15 @@ mod tests {
             deaf: Arc::default(),
             replaced: None,
         })))
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_used_for_steps_that_must_last_is_in_use() {
+        let node = make(&at(1));
+        assert!(!node.is_in_use());
+        let pool = node.pools().unwrap().of(Lane::Renewal);
+        assert!(pool.hold(Durability::fsync(), Duration::from_secs(1)).await.is_ok());
+        assert!(node.is_in_use());
     }
 
     /// Ranges by their primaries, and replicas by theirs.
@@ -267,17 +281,19 @@ mod tests {
     #[test]
     fn a_replica_that_takes_over_begins_a_term_and_a_slot_that_moves_does_not() {
         let (mut map, now) = (Map::default(), Instant::now());
-        let whole = News { owners: true, terms: false };
-        assert_eq!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, now), whole, "the first");
+        let of = |slots: std::ops::Range<u16>| News { owners: slots.collect(), terms: false };
+        let first = map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, now);
+        assert_eq!(first, of(0..200), "the first");
         let known = map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, now);
         assert_eq!(known, News::default(), "no news");
         let first = map.at(&at(1)).cloned();
-        assert_eq!(map.move_slot(5, &at(2), first.as_ref(), make), whole);
+        assert_eq!(map.move_slot(5, &at(2), first.as_ref(), make), of(5..6));
         assert_eq!((map.term(5), map.term(6)), (0, 0), "given away");
         // The old primary is gone, or follows the new one.
         assert!(map.move_slot(6, &at(3), first.as_ref(), make).terms);
         assert_eq!((map.term(6), map.term(7)), (1, 0));
-        map.take(view(&[(0, 5, 2), (6, 99, 3), (100, 199, 2)], &[(1, 3)]), make, now);
+        let rest = map.take(view(&[(0, 5, 2), (6, 99, 3), (100, 199, 2)], &[(1, 3)]), make, now);
+        assert_eq!(rest.owners, [0, 1, 2, 3, 4].into_iter().chain(7..100).collect::<Vec<_>>());
         assert_eq!((map.term(5), map.term(6), map.term(7), map.term(150)), (0, 1, 1, 0), "told once");
         assert!(map.take(view(&[(0, 99, 1), (100, 199, 2)], &[(3, 1)]), make, now).terms);
         assert_eq!((map.term(6), map.term(7)), (2, 2), "and back");

@@ -22,12 +22,12 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 use self::look::Looked;
-use self::map::Map;
+use self::map::{Map, News};
 use self::redirect::Redirect;
 pub(crate) use self::route::{Errand, Look, Manner, Route, Step};
 use crate::clock::ServerClock;
 use crate::config::RedisConfig;
-use crate::connect::{Connector, LeadsTo};
+use crate::connect::{Connector, LeadsTo, Replaced};
 use crate::error::Failure;
 use crate::layout::slot_of;
 use crate::node::{Lane, Node};
@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     looks: AtomicU64,
     /// Wakes who waits for the turn to look.
     turn_ended: Notify,
-    /// Changes when a connection was replaced. Counts as a link's connections do: the first is no change.
+    /// Changes when a connection was replaced, unless it leads to the same run of the server. Counts as a link's connections do: the first is no change.
     changes: Arc<watch::Sender<u64>>,
     /// Changes when a term began.
     terms: watch::Sender<u64>,
@@ -169,26 +169,30 @@ impl Cluster {
 
     /// What a server said of one slot.
     fn moved(&self, redirect: &Redirect, from: Option<&Arc<Node>>) -> Option<Arc<Node>> {
-        let address = self.address(&redirect.host, redirect.port, None)?;
+        let address = self.named(redirect, from)?;
         let news = self.map.write().move_slot(redirect.slot, &address, from, |at| self.node(at));
-        if news.terms {
-            self.tell_of_terms();
-        }
-        if news.owners {
-            // Who waits for a key of it registers with its new server; the move may have swallowed a notice.
-            self.watched.have_changed(|key| slot_of(key.as_bytes()) == redirect.slot);
-        }
+        self.tell(&news);
         self.map.read().at(&address).cloned()
     }
 
-    fn tell_of_terms(&self) {
-        self.terms.send_modify(|number| *number += 1);
+    fn tell(&self, news: &News) {
+        if news.terms {
+            self.terms.send_modify(|number| *number += 1);
+        }
+        if !news.owners.is_empty() {
+            // Who waits for a key of them registers with its new server; the move may have swallowed a notice.
+            self.watched.have_changed(|key| news.owners.binary_search(&slot_of(key.as_bytes())).is_ok());
+        }
     }
 
-    /// Where a slot is on its way to.
-    fn passing(&self, redirect: &Redirect) -> Option<Arc<Node>> {
-        let address = self.address(&redirect.host, redirect.port, None)?;
+    /// Where a slot is on its way to, as `from` said.
+    fn passing(&self, redirect: &Redirect, from: Option<&Arc<Node>>) -> Option<Arc<Node>> {
+        let address = self.named(redirect, from)?;
         self.map.write().guest(&address, |at| self.node(at), Instant::now())
+    }
+
+    fn named(&self, redirect: &Redirect, from: Option<&Arc<Node>>) -> Option<Address> {
+        self.address(&redirect.host, redirect.port, from.and_then(|from| from.address()))
     }
 
     /// An empty host is that of the server that was asked.
@@ -212,7 +216,7 @@ impl Cluster {
             watched: self.watched.clone(),
             connected: Mutex::default(),
             deaf: Arc::default(),
-            replaced: Some(self.changes.clone()),
+            replaced: Some(Replaced::new(self.changes.clone())),
         })))
     }
 
@@ -300,8 +304,11 @@ pub(crate) fn one_slot(operation: &'static str, at: &Keys) -> Result<u16, Error>
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use lockkeeper_core::{Key, ManualClock, Prefix};
 
+    use super::map::View;
     use super::redirect::Kind;
     use super::*;
 
@@ -321,5 +328,34 @@ mod tests {
         assert!(told(&one).await && !told(&other).await);
         cluster.moved(&redirect, None);
         assert!(!told(&one).await, "no news");
+        let view = |port| {
+            let range = |first, last| slots::Range {
+                first,
+                last,
+                primary: slots::Place { host: "h".into(), port },
+                replicas: vec![],
+            };
+            let address = |port| Address::Tcp { host: "h".into(), port, tls: false };
+            let ranges = vec![(range(0, slot - 1), address(7)), (range(slot, slot), address(port))];
+            View { ranges, replicas: HashMap::new() }
+        };
+        cluster.take(view(7));
+        assert!(!told(&one).await, "it is where it was");
+        _ = told(&other).await;
+        cluster.take(view(8));
+        assert!(told(&one).await && !told(&other).await, "by a look");
+    }
+
+    #[test]
+    fn an_empty_host_is_that_of_the_server_that_was_asked() {
+        let config = RedisConfig::from_url("redis+cluster://seed").unwrap();
+        let at = |host: &str, port| Address::Tcp { host: host.into(), port, tls: false };
+        let cluster = Cluster::new(config, vec![at("seed", 1)], Arc::new(ManualClock::default()));
+        let asked = cluster.node(&at("asked", 2));
+        let redirect = |kind| Redirect { kind, slot: 5, host: String::new(), port: 7 };
+        let moved = cluster.moved(&redirect(Kind::Moved), Some(&asked)).unwrap();
+        assert_eq!(moved.address(), Some(&at("asked", 7)));
+        let passing = cluster.passing(&redirect(Kind::Ask), Some(&asked)).unwrap();
+        assert_eq!(passing.address(), Some(&at("asked", 7)));
     }
 }

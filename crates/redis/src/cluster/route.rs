@@ -142,7 +142,7 @@ impl Route<'_> {
     fn follow(&self, redirect: &Redirect, from: Option<&Arc<Node>>) -> Next {
         let node = match redirect.kind {
             Kind::Moved => self.cluster.moved(redirect, from),
-            Kind::Ask => self.cluster.passing(redirect),
+            Kind::Ask => self.cluster.passing(redirect, from),
         };
         node.map_or(Next::Home, |node| Next::To(node, redirect.kind == Kind::Ask))
     }

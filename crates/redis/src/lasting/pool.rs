@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,8 @@ pub(crate) struct Pool {
     answers: AtomicU64,
     /// In so many steps the server did its part, and others are waited for.
     settling: AtomicU64,
+    /// Somebody has wanted one of its connections.
+    is_in_use: AtomicBool,
 }
 
 /// A connection that nothing is owed on.
@@ -91,6 +93,7 @@ impl Pools {
                 idle: Mutex::default(),
                 answers: AtomicU64::new(0),
                 settling: AtomicU64::new(0),
+                is_in_use: AtomicBool::new(false),
             })
         }))
     }
@@ -98,12 +101,18 @@ impl Pools {
     pub(crate) fn of(&self, lane: Lane) -> &Arc<Pool> {
         &self.0[lane as usize]
     }
+
+    /// Somebody has wanted one of their connections.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.0.iter().any(|pool| pool.is_in_use.load(Ordering::Relaxed))
+    }
 }
 
 impl Pool {
     /// A connection of its own for a step at `level`, once one is free.
     pub(crate) async fn hold(self: &Arc<Self>, level: Durability, within: Duration) -> Result<Held, Failure> {
         let (began, heard) = (Instant::now(), self.heard());
+        self.is_in_use.store(true, Ordering::Relaxed);
         let longest = within.saturating_sub(within / KEPT);
         let place = match timeout(longest, self.places.clone().acquire_owned()).await {
             Ok(Ok(place)) => place,
@@ -153,9 +162,18 @@ impl Pool {
     }
 
     fn note<T>(&self, answer: &Result<T, CallError>) {
-        if matches!(answer, Ok(_) | Err(CallError::Answered(_))) {
-            self.answers.fetch_add(1, Ordering::Relaxed);
+        match answer {
+            Ok(_) | Err(CallError::Answered(_)) => _ = self.answers.fetch_add(1, Ordering::Relaxed),
+            // What broke is rarely alone, and a step has only one more try.
+            Err(CallError::Broken(_)) => self.forget_the_idle(),
+            Err(CallError::Silent) => {}
         }
+    }
+
+    fn forget_the_idle(&self) {
+        let idle = std::mem::take(&mut *self.idle.lock());
+        // Not while they are locked.
+        drop(idle);
     }
 }
 
@@ -235,8 +253,7 @@ impl Held {
     /// Nothing was taken, so nobody needs to have it.
     pub(crate) async fn let_be(&mut self) {
         if let Some(question) = self.question.take() {
-            self.owes =
-                !matches!(timeout(GRACE, question.answer).await, Ok(Ok(_) | Err(CallError::Answered(_))));
+            self.owes = matches!(timeout(GRACE, question.answer).await, Err(_) | Ok(Err(CallError::Silent)));
         }
     }
 
