@@ -32,16 +32,15 @@ async fn every_server_obeys_the_contract() {
 /// wall clocks are stepped; what several servers do is tested in real time.
 #[tokio::test]
 async fn a_cluster_obeys_every_contract() {
-    for kind in ServerKind::ALL {
-        let Some(arm) = SteppedCluster::start(kind).await else { continue };
-        conformance::all(&arm).await;
-        permits::conformance::all(arm.server()).await;
-        // Those begin at whole milliseconds.
-        let Some(arm) = SteppedCluster::start(kind).await else { continue };
-        once::conformance::all(arm.server()).await;
-        let Some(arm) = SteppedCluster::start(kind).await else { continue };
-        limits::conformance::all(&arm).await;
-    }
+    let start = || SteppedCluster::start(ServerKind::Redis);
+    let Some(arm) = start().await else { return };
+    conformance::all(&arm).await;
+    permits::conformance::all(arm.server()).await;
+    // Those begin at whole milliseconds.
+    let Some(arm) = start().await else { return };
+    once::conformance::all(arm.server()).await;
+    let Some(arm) = start().await else { return };
+    limits::conformance::all(&arm).await;
 }
 
 /// On six servers in real time, under tags whose slots all three primaries keep: how fences are reserved and grow, who is
@@ -60,7 +59,7 @@ async fn six_servers_obey_what_needs_no_steps() {
     };
     let (one, other) = (connect().await, connect().await);
     let mut asked = BTreeSet::new();
-    for number in 0..12 {
+    for number in 0..6 {
         let tag = format!("t{number}");
         let (arm, second) = (RealCluster::new(one.clone(), &tag), RealCluster::new(other.clone(), &tag));
         asked.insert(cluster.owner_of(arm.slot()).unwrap());
