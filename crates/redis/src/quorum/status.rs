@@ -130,6 +130,7 @@ impl Shared {
             run_id: one.run_id.to_string(),
             uptime: one.uptime,
             marker: one.marker.clone(),
+            is_misconfigured: one.is_misconfigured && matches!(one.standing, NodeStanding::Refused(_)),
             ahead_us: node.on(Lane::Command).server_ahead_us(),
         };
         nodes.map(report).collect()

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lockkeeper_core::lock::quorum::{Marker, Memory, Rule, Standing};
+use lockkeeper_core::{ErrorKind, Refusal};
 use redis::{Cmd, Value, cmd};
 use tokio::time::timeout;
 
@@ -52,6 +53,8 @@ struct Seen {
     uptime: Duration,
     marker: Option<Marker>,
     refusal: Option<String>,
+    /// The refusal is a mistake in the list of servers.
+    is_misconfigured: bool,
 }
 
 impl Tender {
@@ -97,12 +100,15 @@ impl Shared {
         let up = async { store.link()?.up(self.connect_limit).await };
         let mut up = match up.await {
             Ok(up) => up,
-            Err(failure) => return self.enter_away(node, failure.detail),
+            Err(failure) => {
+                let refuses = failure.kind == ErrorKind::Refused(Refusal::NotAuthenticated);
+                return self.enter_away(node, failure.detail, refuses);
+            }
         };
         let Ok(link) = store.link() else { return NodeStanding::Unknown };
         let seen = match self.look(link, &mut up).await {
             Ok(seen) => seen,
-            Err(error) => return self.enter_away(node, error),
+            Err(error) => return self.enter_away(node, error, false),
         };
         let standing = self.enter(node, &seen, None);
         let is_due = standing == NodeStanding::Abstains(Duration::ZERO) && marking == Marking::WhenDue;
@@ -117,7 +123,7 @@ impl Shared {
                 self.enter(node, &Seen { marker: Some(marker.clone()), ..seen }, Some(&marker))
             }
             Ok(None) => standing,
-            Err(error) => self.enter_away(node, format!("its marker cannot be written: {error}")),
+            Err(error) => self.enter_away(node, format!("its marker cannot be written: {error}"), false),
         }
     }
 
@@ -155,7 +161,9 @@ impl Shared {
             Err(error) => return Err(format!("its marker cannot be read: {error}")),
         };
         let run_id = Arc::from(&*info.run_id);
-        Ok(Seen { run_id, uptime: Duration::from_secs(uptime), marker, refusal })
+        // A replica may be one only until it is made a primary again.
+        let is_misconfigured = matches!(&*info.mode, "cluster" | "sentinel");
+        Ok(Seen { run_id, uptime: Duration::from_secs(uptime), marker, refusal, is_misconfigured })
     }
 
     /// Writes the marker for the run that answers on `up`. `None`: somebody else was first.
@@ -176,9 +184,12 @@ impl Shared {
         Ok((reply != Value::Nil).then_some(marker))
     }
 
-    fn enter_away(&self, node: usize, why: String) -> NodeStanding {
+    fn enter_away(&self, node: usize, why: String, refuses_login: bool) -> NodeStanding {
         let standing = NodeStanding::Away(why);
-        self.change_roll(node, |one| one.standing = standing.clone());
+        self.change_roll(node, |one| {
+            one.standing = standing.clone();
+            one.refuses_login = refuses_login;
+        });
         standing
     }
 
@@ -196,6 +207,7 @@ impl Shared {
             }
             one.looked = now;
             one.is_unfit = seen.refusal.is_some();
+            one.is_misconfigured = seen.is_misconfigured;
             one.run_id = seen.run_id.clone();
             (one.uptime, one.marker) = (seen.uptime, seen.marker.clone());
             let memory = Memory {
@@ -260,7 +272,8 @@ mod tests {
         let shared = QuorumStore::lazy(config, clock.clone()).unwrap().shared;
         let look = || {
             let uptime = Duration::from_secs(3600);
-            shared.enter(0, &Seen { run_id: "r".into(), uptime, marker: None, refusal: None }, None)
+            let (run_id, marker, refusal) = ("r".into(), None, None);
+            shared.enter(0, &Seen { run_id, uptime, marker, refusal, is_misconfigured: false }, None)
         };
         let whole = NodeStanding::Abstains(Duration::from_millis(10_102));
         assert_eq!(look(), whole);
@@ -272,7 +285,7 @@ mod tests {
         clock.advance(GAP + EVERY);
         assert_eq!(look(), whole, "it may have been anything meanwhile");
         clock.advance(EVERY);
-        shared.enter_away(0, "gone".to_owned());
+        shared.enter_away(0, "gone".to_owned(), false);
         assert_eq!(look(), whole, "and so it may where it was away");
     }
 }
