@@ -104,6 +104,21 @@ fn one_server_that_is_demoted_or_of_another_majority_stops_nobody() {
 }
 
 #[test]
+fn a_key_that_nobody_can_decide_hides_no_other() {
+    let Some((servers, url)) = three() else { return };
+    lockkeeper(&url, &["quorum", "init"]).must(0, &[]);
+    for server in &servers {
+        set(server, "lock:a", "somebody");
+    }
+    set(&servers[0], "lock:odd", "somebody");
+    servers[2].kill().unwrap();
+    lockkeeper(&url, &["ls"]).must(0, &["lock:a", "1 lock", "lock:odd: held or free"]);
+    lockkeeper(&url, &["ls", "--json"]).must(0, &["\"key\":\"lock:a\"", "lock:odd: held or free"]);
+    lockkeeper(&url, &["show", "a"]).must(0, &["is held"]);
+    lockkeeper(&url, &["show", "odd"]).must(69, &["lock:odd", "they do not say"]);
+}
+
+#[test]
 fn watching_ends_where_a_majority_refuses_the_password() {
     let Some((servers, url)) = three() else { return };
     lockkeeper(&url, &["quorum", "init"]).must(0, &[]);

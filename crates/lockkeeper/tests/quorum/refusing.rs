@@ -193,6 +193,14 @@ async fn lists_of_servers_that_overlap_are_never_two_majorities() {
     }
     assert!(guard.is_valid());
     guard.release().await.unwrap();
+    // One of three is not all that the old list needs: it would go on.
+    let beside = lazy(&url([2, 3, 4], "")).await;
+    let error = beside.quorum_store().unwrap().init(true).await.unwrap_err().to_string();
+    assert!(
+        error.contains("would go on with its other 2") && error.contains("nothing was marked"),
+        "{error}"
+    );
+    assert_eq!(markers(&five.servers)[3..], [None, None]);
     // Who changes the list says so, and the clients with the old one are out.
     let new = lazy(&url([0, 1, 3], "")).await;
     new.quorum_store().unwrap().init(true).await.unwrap();
@@ -200,6 +208,18 @@ async fn lists_of_servers_that_overlap_are_never_two_majorities() {
     stands(&one, 0, "is refused", |standing| matches!(standing, NodeStanding::Refused(_))).await;
     let error = one.lock("a").unwrap().lease(ms(500)).no_renewal().try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("other servers"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_marker_that_cannot_be_read_is_anothers() {
+    let Some(three) = Servers::start(3) else { return };
+    let keeper = three.keeper("").await;
+    command(&three.servers[0], &["SET", "~quorum", "2 of a later version"]);
+    let is_others = |standing: &NodeStanding| standing.to_string().contains("of another form");
+    stands(&keeper, 0, "is refused", is_others).await;
+    assert!(try_take(&keeper, "a", secs(10)).await.is_some());
+    tokio::time::sleep(ms(1500)).await;
+    assert_eq!(markers(&three.servers)[0].as_deref(), Some("2 of a later version"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -294,7 +294,8 @@ impl Shared {
         self.touch();
         let mut changes = self.roll_changed.subscribe();
         let reached = |found: &[Found]| {
-            let there = |one: &&Found| matches!(one.standing, NodeStanding::Votes | NodeStanding::Abstains(_));
+            let there =
+                |one: &&Found| matches!(one.standing, NodeStanding::Votes | NodeStanding::Abstains(_));
             found.iter().filter(there).count()
         };
         let limit = self.connect_limit;

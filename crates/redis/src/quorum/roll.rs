@@ -71,6 +71,8 @@ pub(super) struct Found {
     pub(super) run_id: Arc<str>,
     pub(super) uptime: Duration,
     pub(super) marker: Option<Marker>,
+    /// The marker of another majority that it had when it was seen with one last.
+    pub(super) others: Option<Marker>,
     /// It is none of a majority's servers, whatever its marker says: a replica, a member of a cluster, a Sentinel.
     pub(super) is_unfit: bool,
     /// That it is refused is a mistake in the list of servers, and does not pass: a member of a cluster, a Sentinel, or
@@ -93,6 +95,7 @@ impl Found {
             run_id,
             uptime: Duration::ZERO,
             marker: None,
+            others: None,
             is_unfit: false,
             is_misconfigured: false,
             refuses_login: false,
@@ -131,9 +134,8 @@ impl Roll {
         let named = |one: &Found| format!("{} {}", one.address, one.standing);
         let is_refused = |one: &&Found| matches!(one.standing, NodeStanding::Refused(_));
         let refused = || all.iter().filter(is_refused);
-        let refuse_login = || {
-            all.iter().filter(|one| one.refuses_login && matches!(one.standing, NodeStanding::Away(_)))
-        };
+        let refuse_login =
+            || all.iter().filter(|one| one.refuses_login && matches!(one.standing, NodeStanding::Away(_)));
         let absent: Vec<_> =
             all.iter().filter(|one| one.standing != NodeStanding::Votes).map(named).collect();
         Self {
