@@ -149,8 +149,14 @@ impl QuorumStore {
     /// What a majority says of each key; `None` where some servers keep it, and whether a majority does is for those to say
     /// that do not answer.
     ///
+    /// # Redis
+    /// One read-only script at each server that votes, together.
+    ///
     /// # Errors
     /// Fewer than a majority answered.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
     pub async fn inspect_known(&self, at: &Keys, within: Duration) -> Result<Vec<Option<Inspection>>, Error> {
         self.shared.look_at_all(self, at, within).await.map(|(each, _)| each)
     }
