@@ -1,11 +1,11 @@
 //! `lockkeeper ls`: who holds what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockkeeper::{Keeper, LockView};
+use lockkeeper::{Keeper, Key, LockView};
 use serde::Serialize;
 
 use crate::common::{self, Common, bytes_of};
@@ -46,6 +46,8 @@ struct Row {
 /// What was found.
 struct Found {
     locks: BTreeMap<Vec<u8>, LockView>,
+    /// Whether a majority keeps these, servers do not say that are away.
+    undecided: BTreeSet<Key>,
     more: bool,
 }
 
@@ -65,7 +67,7 @@ pub(crate) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCod
 /// Walks the pages; SCAN may show a key twice. Goes on until one more than `limit` is found, to know whether there
 /// are more.
 async fn find(keeper: &Keeper, limit: usize) -> Result<Found, lockkeeper::Error> {
-    let mut found = Found { locks: BTreeMap::new(), more: false };
+    let mut found = Found { locks: BTreeMap::new(), undecided: BTreeSet::new(), more: false };
     let mut cursor = None;
     loop {
         let page = keeper.list(cursor).await?;
@@ -77,6 +79,7 @@ async fn find(keeper: &Keeper, limit: usize) -> Result<Found, lockkeeper::Error>
             }
             found.locks.insert(key, view);
         }
+        found.undecided.extend(page.undecided.into_iter().take(limit));
         match page.next {
             Some(next) => cursor = Some(next),
             None => return Ok(found),
@@ -93,6 +96,7 @@ fn print_json(found: &Found) -> anyhow::Result<()> {
     if found.more {
         crate::exit::say(&count(found));
     }
+    undecided(found).iter().for_each(|line| crate::exit::say(line));
     Ok(())
 }
 
@@ -101,7 +105,14 @@ fn print_table(found: &Found) -> anyhow::Result<()> {
         let heading = ["KEY", "HOLDER", "REMAINING", "FENCE", "WAITING"];
         common::print(&table(heading, rows(found)))?;
     }
-    common::print(&count(found))
+    common::print(&count(found))?;
+    undecided(found).iter().try_for_each(|line| common::print(line))
+}
+
+fn undecided(found: &Found) -> Vec<String> {
+    let line =
+        |key: &Key| format!("{key}: held or free, as servers know that do not answer (see lockkeeper show)");
+    found.undecided.iter().map(line).collect()
 }
 
 fn rows(found: &Found) -> impl Iterator<Item = [String; 5]> {

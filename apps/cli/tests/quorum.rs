@@ -85,6 +85,52 @@ fn locks_are_run_under_listed_shown_and_released() {
 }
 
 #[test]
+fn one_server_that_is_demoted_or_of_another_majority_stops_nobody() {
+    let Some((servers, url)) = three() else { return };
+    lockkeeper(&url, &["quorum", "init"]).must(0, &[]);
+    let odd = &servers[2];
+    let marker = odd.command(&["GET", "~quorum"]).unwrap().as_str().unwrap().to_owned();
+    let (ours, _) = marker.rsplit_once(' ').unwrap();
+    assert!(!odd.command(&["SET", "~quorum", &format!("{ours} {:016x}", 7)]).unwrap().is_error());
+    lockkeeper(&url, &["run", "a", "--", "echo", "ran"]).must(0, &["ran"]);
+    lockkeeper(&url, &["doctor"]).must(0, &["warning", "2 of 3 servers vote", "of other servers"]);
+    let port = servers[0].port().to_string();
+    assert!(!odd.command(&["REPLICAOF", "127.0.0.1", &port]).unwrap().is_error());
+    lockkeeper(&url, &["run", "a", "--", "echo", "ran"]).must(0, &["ran"]);
+    lockkeeper(&url, &["doctor"]).must(0, &["warning", "2 of 3 servers vote", "is a replica"]);
+    assert!(!servers[1].command(&["REPLICAOF", "127.0.0.1", &port]).unwrap().is_error());
+    lockkeeper(&url, &["run", "a", "--", "echo", "ran"]).must(69, &["is a replica"]);
+    lockkeeper(&url, &["doctor"]).must(2, &["1 of 3 servers vote"]);
+}
+
+#[test]
+fn a_key_that_nobody_can_decide_hides_no_other() {
+    let Some((servers, url)) = three() else { return };
+    lockkeeper(&url, &["quorum", "init"]).must(0, &[]);
+    for server in &servers {
+        set(server, "lock:a", "somebody");
+    }
+    set(&servers[0], "lock:odd", "somebody");
+    servers[2].kill().unwrap();
+    lockkeeper(&url, &["ls"]).must(0, &["lock:a", "1 lock", "lock:odd: held or free"]);
+    lockkeeper(&url, &["ls", "--json"]).must(0, &["\"key\":\"lock:a\"", "lock:odd: held or free"]);
+    lockkeeper(&url, &["show", "a"]).must(0, &["is held"]);
+    lockkeeper(&url, &["show", "odd"]).must(69, &["lock:odd", "they do not say"]);
+}
+
+#[test]
+fn watching_ends_where_a_majority_refuses_the_password() {
+    let Some((servers, url)) = three() else { return };
+    lockkeeper(&url, &["quorum", "init"]).must(0, &[]);
+    let wrong = url.replace("hunter2", "other");
+    let started = std::time::Instant::now();
+    let seen = lockkeeper(&wrong, &["watch", "a", "--for", "60s"]);
+    assert!(seen.code == Some(69) && started.elapsed().as_secs() < 30, "{:?} {}", seen.code, seen.text);
+    assert!(seen.text.contains("authentication failed"), "{}", seen.text);
+    drop(servers);
+}
+
+#[test]
 fn doctor_examines_all_servers_together() {
     let Some((servers, url)) = three() else { return };
     lockkeeper(&url, &["quorum", "init"]).must(0, &[]);

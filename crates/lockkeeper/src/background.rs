@@ -110,10 +110,7 @@ impl Background {
         match place {
             Place::CurrentRuntime => drop(tokio::spawn(work)),
             Place::OwnThread => {
-                let runtime =
-                    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-                let thread = std::thread::Builder::new().name("lockkeeper".to_owned());
-                thread.spawn(move || runtime.block_on(work)).map_err(failed)?;
+                lockkeeper_redis::own_thread::start("lockkeeper", work).map_err(failed)?;
             }
         }
         Ok(Self { shared })

@@ -42,6 +42,9 @@ impl LockView {
 pub struct Page {
     /// The locks of this page; it may be empty although more follow.
     pub locks: Vec<LockView>,
+    /// Keys that some servers of a majority keep, and whether a majority does is for those to say that do not answer.
+    /// Empty with every other store.
+    pub undecided: Vec<Key>,
     /// Where to go on; `None` at the end.
     pub next: Option<ListCursor>,
 }
@@ -106,24 +109,33 @@ impl Keeper {
                 return Err(Error::new(ErrorKind::Unsupported, "list", "this store cannot list"));
             }
         };
-        Ok(Page { locks: self.views(keys).await?, next: next.map(ListCursor) })
+        let (locks, undecided) = self.views(keys).await?;
+        Ok(Page { locks, undecided, next: next.map(ListCursor) })
     }
 
-    /// Looks at each of `keys`; leaves out those that are no longer held.
-    async fn views(&self, keys: Vec<Key>) -> Result<Vec<LockView>, Error> {
+    /// Looks at each of `keys`; leaves out those that are no longer held. Also those that are undecided.
+    async fn views(&self, keys: Vec<Key>) -> Result<(Vec<LockView>, Vec<Key>), Error> {
         if self.inner.backend.is_cluster() {
             // They lie in different slots.
             let each = keys.iter().map(|key| self.view_of(key));
             let seen: Result<Vec<Option<LockView>>, Error> = join_all(each).await.into_iter().collect();
-            return Ok(seen?.into_iter().flatten().collect());
+            return Ok((seen?.into_iter().flatten().collect(), vec![]));
         }
-        let mut views = Vec::with_capacity(keys.len());
+        let (mut views, mut undecided) = (Vec::with_capacity(keys.len()), vec![]);
         for some in keys.chunks(lockkeeper_core::key::MAX_KEYS) {
             let keys = Keys::new(some.iter().cloned())?;
-            let seen = self.inspect_all(&keys).await?;
-            views.extend(keys.as_slice().iter().zip(seen).filter_map(|(key, seen)| held(key, seen)));
+            let seen: Vec<_> = match &self.inner.backend {
+                Backend::Quorum(store) => store.inspect_known(&keys, self.inner.response_timeout).await?,
+                _ => self.inspect_all(&keys).await?.into_iter().map(Some).collect(),
+            };
+            for (key, seen) in keys.as_slice().iter().zip(seen) {
+                match seen {
+                    Some(seen) => views.extend(held(key, seen)),
+                    None => undecided.push(key.clone()),
+                }
+            }
         }
-        Ok(views)
+        Ok((views, undecided))
     }
 
     async fn view_of(&self, key: &Key) -> Result<Option<LockView>, Error> {

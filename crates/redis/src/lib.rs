@@ -15,6 +15,8 @@ mod layout;
 mod link;
 mod native;
 mod node;
+#[doc(hidden)]
+pub mod own_thread;
 pub mod port;
 mod ports;
 mod probe;

@@ -42,6 +42,8 @@ pub struct Tally {
     began: Uptime,
     ended: Uptime,
     keys: Vec<Arc<Key>>,
+    /// How many sections each keeper had.
+    pub by_keeper: Vec<u64>,
     /// What acquires and releases said, and how often.
     pub said: BTreeMap<String, u64>,
 }
@@ -65,13 +67,15 @@ impl Contest {
         let said = Arc::new(Mutex::new(BTreeMap::new()));
         let keys: Vec<_> =
             self.names.iter().map(|name| Arc::new(Key { name: name.clone(), ..Key::default() })).collect();
+        let by_keeper: Vec<_> = keepers.iter().map(|_| Arc::new(AtomicU64::new(0))).collect();
         let mut tasks = Vec::new();
-        for (number, keeper) in keepers.iter().enumerate() {
+        for ((number, keeper), sections) in keepers.iter().enumerate().zip(&by_keeper) {
             for (at, key) in keys.iter().enumerate() {
                 let seed = self.seed.wrapping_add((number * 100 + at) as u64);
                 let mut contender = Contender {
                     keeper: keeper.clone(),
                     key: key.clone(),
+                    sections: sections.clone(),
                     contest: self.clone(),
                     said: said.clone(),
                     random: StdRng::seed_from_u64(seed),
@@ -87,13 +91,16 @@ impl Contest {
             task.await.expect("a contender failed");
         }
         let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Tally { began, ended: SystemClock.uptime(), keys, said }
+        let by_keeper = by_keeper.iter().map(|sections| sections.load(Ordering::SeqCst)).collect();
+        Tally { began, ended: SystemClock.uptime(), keys, by_keeper, said }
     }
 }
 
 struct Contender {
     keeper: Keeper,
     key: Arc<Key>,
+    /// Of its keeper.
+    sections: Arc<AtomicU64>,
     contest: Contest,
     said: Arc<Mutex<BTreeMap<String, u64>>>,
     random: StdRng,
@@ -125,6 +132,7 @@ impl Contender {
         }
         // It was valid at all times before this one.
         if guard.is_valid() {
+            self.sections.fetch_add(1, Ordering::SeqCst);
             self.key.sections.lock().unwrap_or_else(PoisonError::into_inner).push(Section {
                 entered,
                 left,

@@ -70,7 +70,7 @@ fn kept(facts: &Facts, address: &str) -> Finding {
 fn standing(store: &QuorumStore, reports: &[NodeReport]) -> Finding {
     let votes = reports.iter().filter(|one| one.standing == NodeStanding::Votes).count();
     let (majority, all) = (store.majority(), reports.len());
-    let is_wrong = reports.iter().any(|one| matches!(one.standing, NodeStanding::Refused(_)));
+    let is_wrong = reports.iter().any(|one| one.is_misconfigured);
     let level = match (is_wrong || !majority.is_reached(votes), votes == all) {
         (true, _) => Level::Problem,
         (false, true) => Level::Ok,

@@ -12,7 +12,8 @@ use super::status;
 /// one votes already.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InitArgs {
-    /// Also where some vote already, or were marked with another max_lease. Nobody may hold a lock meanwhile.
+    /// Also where some vote already, or were marked by another list or with another max_lease. Nobody may hold a lock
+    /// meanwhile, and the other list must not keep a majority.
     #[arg(long)]
     force: bool,
 }

@@ -7,10 +7,14 @@ use lockkeeper::redis::fence_key;
 use crate::five::{Servers, is_away, try_take, votes};
 use crate::support::secs;
 
-/// Writes a last fence as a server with a clock of its own would have it.
+/// Where it is greater than what there is: a server's last fence never becomes smaller.
+const PLANT: &[u8] = b"if tonumber(redis.call('GET', KEYS[1]) or '0') < tonumber(ARGV[1]) then \
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', 600000) end";
+
+/// Leaves a last fence as a server with a clock of its own would have it.
 pub(crate) fn plant(server: &lockkeeper_faults::RedisServer, name: &str, fence: u64) {
     let key = fence_key(&Key::new(&Prefix::new("lock:").unwrap(), name).unwrap());
-    let reply = server.command_bytes(&[b"SET", &key, fence.to_string().as_bytes(), b"PX", b"600000"]);
+    let reply = server.command_bytes(&[b"EVAL", PLANT, b"1", &key, fence.to_string().as_bytes()]);
     assert!(!reply.unwrap().is_error());
 }
 

@@ -33,10 +33,38 @@ async fn l124_members_of_a_cluster_and_replicas_are_refused() {
     };
     let error = Keeper::connect(&url(&member)).await.unwrap_err().to_string();
     assert!(error.contains("member of a cluster") && error.contains(&member.port().to_string()), "{error}");
+    // One that was demoted costs its vote; two of three are too many.
     let replica = RedisServer::builder().start().unwrap();
-    command(&replica, &["REPLICAOF", "127.0.0.1", &two.servers[0].port().to_string()]);
+    let demote = |server: &RedisServer| {
+        command(server, &["REPLICAOF", "127.0.0.1", &two.servers[0].port().to_string()]);
+    };
+    demote(&replica);
+    let keeper = Keeper::connect(&url(&replica)).await.unwrap();
+    let is_refused = |standing: &NodeStanding| standing.to_string().contains("is a replica");
+    stands(&keeper, 2, "is refused", is_refused).await;
+    demote(&two.servers[1]);
     let error = Keeper::connect(&url(&replica)).await.unwrap_err().to_string();
     assert!(error.contains("is a replica"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_connects_gets_locks_although_a_minority_is_demoted_or_of_another_majority() {
+    let Some(five) = Servers::start(5) else { return };
+    let first = five.keeper("").await;
+    command(&five.servers[4], &["REPLICAOF", "127.0.0.1", &five.servers[0].port().to_string()]);
+    let marker = markers(&five.servers)[3].clone().unwrap();
+    let (ours, _) = marker.rsplit_once(' ').unwrap();
+    command(&five.servers[3], &["SET", "~quorum", &format!("{ours} {:016x}", 7)]);
+    let keeper = Keeper::connect(&five.url("")).await.unwrap();
+    for node in [3, 4] {
+        stands(&keeper, node, "is refused", |standing| matches!(standing, NodeStanding::Refused(_))).await;
+    }
+    let guard = try_take(&keeper, "a", secs(10)).await.unwrap();
+    assert!(try_take(&first, "a", secs(10)).await.is_none());
+    guard.release().await.unwrap();
+    command(&five.servers[2], &["SET", "~quorum", &format!("{ours} {:016x}", 7)]);
+    let error = Keeper::connect(&five.url("")).await.expect_err("two of five").to_string();
+    assert!(error.contains("other servers") && error.contains("is a replica"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,6 +193,14 @@ async fn lists_of_servers_that_overlap_are_never_two_majorities() {
     }
     assert!(guard.is_valid());
     guard.release().await.unwrap();
+    // One of three is not all that the old list needs: it would go on.
+    let beside = lazy(&url([2, 3, 4], "")).await;
+    let error = beside.quorum_store().unwrap().init(true).await.unwrap_err().to_string();
+    assert!(
+        error.contains("would go on with its other 2") && error.contains("nothing was marked"),
+        "{error}"
+    );
+    assert_eq!(markers(&five.servers)[3..], [None, None]);
     // Who changes the list says so, and the clients with the old one are out.
     let new = lazy(&url([0, 1, 3], "")).await;
     new.quorum_store().unwrap().init(true).await.unwrap();
@@ -172,6 +208,18 @@ async fn lists_of_servers_that_overlap_are_never_two_majorities() {
     stands(&one, 0, "is refused", |standing| matches!(standing, NodeStanding::Refused(_))).await;
     let error = one.lock("a").unwrap().lease(ms(500)).no_renewal().try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("other servers"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_marker_that_cannot_be_read_is_anothers() {
+    let Some(three) = Servers::start(3) else { return };
+    let keeper = three.keeper("").await;
+    command(&three.servers[0], &["SET", "~quorum", "2 of a later version"]);
+    let is_others = |standing: &NodeStanding| standing.to_string().contains("of another form");
+    stands(&keeper, 0, "is refused", is_others).await;
+    assert!(try_take(&keeper, "a", secs(10)).await.is_some());
+    tokio::time::sleep(ms(1500)).await;
+    assert_eq!(markers(&three.servers)[0].as_deref(), Some("2 of a later version"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use lockkeeper::redis::NodeStanding;
-use lockkeeper_testkit::contest::Contest;
+use lockkeeper_testkit::contest::{Contest, Tally};
 use lockkeeper_testkit::runs;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -51,6 +51,7 @@ async fn while_one_server_after_another_fails_nobody_holds_together_and_all_get_
     let gap = tally.longest_gap();
     eprintln!("{faults} faults, sections {:?}, longest gap {gap:?}, {:?}", tally.counts(), tally.said);
     tally.check().unwrap();
+    all_took_part(&tally);
     assert!(gap < PROGRESS, "nobody got in for {gap:?}");
     assert!(faults >= 8, "{faults} faults");
     assert!(tally.counts().iter().all(|count| *count >= 50), "{:?}", tally.counts());
@@ -58,6 +59,12 @@ async fn while_one_server_after_another_fails_nobody_holds_together_and_all_get_
         let nowhere = async || views.holding(name) == 0;
         lockkeeper_testkit::wait::until("no server keeps it", secs(5), nowhere).await;
     }
+}
+
+/// Nobody was left out, as where a keeper's servers were those of another majority.
+fn all_took_part(tally: &Tally) {
+    assert!(tally.by_keeper.iter().all(|sections| *sections > 0), "{:?}", tally.by_keeper);
+    assert!(!tally.said.keys().any(|said| said.contains("not supported here")), "{:?}", tally.said);
 }
 
 /// A majority is restarted while the lock is held: until nothing is left of what they may have forgotten, nobody gets in.
@@ -84,6 +91,7 @@ async fn while_majorities_are_restarted_nobody_holds_together() {
     let gap = tally.longest_gap();
     eprintln!("sections {:?}, longest gap {gap:?}, {:?}", tally.counts(), tally.said);
     tally.check().unwrap();
+    all_took_part(&tally);
     assert!(gap < ABSTAINS + PROGRESS, "nobody got in for {gap:?}");
 }
 

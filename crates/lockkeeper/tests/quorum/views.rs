@@ -47,9 +47,10 @@ impl Views {
     }
 }
 
+/// By one name, because each keeper knows the servers by addresses of its own.
 pub(crate) fn url(proxies: &[FaultProxy], parameters: &str) -> String {
     let places: Vec<_> = proxies.iter().map(|proxy| proxy.addr().to_string()).collect();
-    format!("redis+quorum://{}?{parameters}", places.join(","))
+    format!("redis+quorum://{}?name=views&{parameters}", places.join(","))
 }
 
 pub(crate) fn config(url: &str) -> QuorumConfig {

@@ -201,6 +201,42 @@ async fn who_waits_leaves_the_servers_alone_that_the_holder_does_not_have() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_leaves_them_alone_also_where_one_of_the_holders_servers_is_silent() {
+    let Some(three) = Servers::start(3) else { return };
+    let keeper = three.keeper("").await;
+    take(&keeper, "warm", secs(10)).await.release().await.unwrap();
+    let guard = keeper.lock("a").unwrap().lease(secs(3)).try_acquire().await.unwrap().or_busy().unwrap();
+    until("it is everywhere", SOON, async || three.holds("a") == [true; 3]).await;
+    let waiters = [three.keeper("").await, three.keeper("").await, three.keeper("").await];
+    let waiting = waiters.iter().map(|one| {
+        let lock = one.lock("a").unwrap().lease(secs(3)).wait(secs(60));
+        tokio::spawn(async move { lock.acquire().await.unwrap().or_busy().unwrap().release().await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    noted(&keeper, "a", 3).await;
+    three.servers[1].pause().unwrap();
+    for keeper in waiters.iter().chain([&keeper]) {
+        crate::five::is_away(keeper, 1).await;
+    }
+    command(&three.servers[2], &["DEL", "lock:a"]);
+    let sum = || scripts(&three.servers[0]) + scripts(&three.servers[2]);
+    let (before, started) = (sum(), std::time::Instant::now());
+    let has = |node: usize| command(&three.servers[node], &["GET", "lock:a"]).as_str().map(str::to_owned);
+    let has_it = async || has(2).is_some() && has(2) == has(0);
+    until("the holder has it again", secs(4), has_it).await;
+    tokio::time::sleep(secs(3).saturating_sub(started.elapsed())).await;
+    let scripts = sum() - before;
+    assert!(scripts < 150, "{scripts} scripts in three seconds");
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    three.servers[1].resume().unwrap();
+    for waiting in waiting {
+        assert_eq!(tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap(), Released::Released);
+    }
+    three.nobody_holds("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_fence_of_a_forced_release_is_that_of_a_majority() {
     let Some(three) = Servers::start(3) else { return };
     let keeper = three.keeper("").await;

@@ -4,8 +4,10 @@
 use std::future::Future;
 use std::sync::OnceLock;
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+
+use crate::own_thread;
 
 /// Starts when it is first needed, and ends when it is dropped.
 #[derive(Debug, Default)]
@@ -27,10 +29,7 @@ impl Home {
     }
 
     fn start(&self) -> Option<Handle> {
-        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-        let (handle, mut ends) = (runtime.handle().clone(), self.ends.subscribe());
-        let work = move || runtime.block_on(async { while ends.changed().await.is_ok() {} });
-        let thread = std::thread::Builder::new().name("lockkeeper-quorum".to_owned());
-        thread.spawn(work).ok().map(|_| handle)
+        let mut ends = self.ends.subscribe();
+        own_thread::start("lockkeeper-quorum", async move { while ends.changed().await.is_ok() {} }).ok()
     }
 }

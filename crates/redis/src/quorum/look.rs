@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use lockkeeper_core::lock::{Fence, Holder, Inspect, Inspection, KeeperName, Leave, Waiter};
 use lockkeeper_core::{Answer, Apply, Error, ErrorKind, Key, Keys, Prefix};
 
+use super::ledger::Nodes;
 use super::votes::most_telling;
 use super::{QuorumStore, Shared};
 use crate::scan::Cursor;
@@ -46,20 +47,33 @@ impl Shared {
         Err(most_telling("inspect", &errors, |node| self.name(node), &words))
     }
 
-    /// Every key is known to be held, or known not to be: by a majority of all servers.
-    fn is_known(&self, at: &Keys, seen: &[(usize, Vec<Inspection>)]) -> bool {
+    /// The key is known to be held, or known not to be: by a majority of all servers.
+    fn is_known(&self, seen: &[(usize, Vec<Inspection>)], index: usize) -> bool {
         let open = self.nodes.len() - seen.len();
+        let most = self.most(seen, index).map_or(0, |(_, left)| left.len());
         self.majority.is_reached(seen.len())
-            && (0..at.as_slice().len()).all(|index| {
-                let most = self.most(seen, index).map_or(0, |(_, left)| left.len());
-                self.majority.is_reached(most) || !self.majority.is_reached(most + open)
-            })
+            && (self.majority.is_reached(most) || !self.majority.is_reached(most + open))
+    }
+
+    /// What is known of each key, and whom it was heard from.
+    async fn look_at_all(
+        self: &Arc<Self>,
+        store: &QuorumStore,
+        at: &Keys,
+        within: Duration,
+    ) -> Result<(Vec<Option<Inspection>>, Nodes), Error> {
+        let indices = || 0..at.as_slice().len();
+        let is_enough = |seen: &[(usize, Vec<Inspection>)]| indices().all(|index| self.is_known(seen, index));
+        let seen = self.look_at_each(store, at, within, is_enough).await;
+        let seen = seen.map_err(|error| error.with_key(at))?;
+        let each = indices().map(|index| self.is_known(&seen, index).then(|| self.together(&seen, index)));
+        Ok((each.collect(), seen.iter().fold(Nodes::default(), |nodes, (node, _)| nodes.with(*node))))
     }
 
     /// Some servers keep it, and whether a majority does is for those to say that do not answer: that is not *free*.
-    fn undecided(&self, seen: &[(usize, Vec<Inspection>)]) -> Error {
-        let silent = (0..self.nodes.len()).filter(|node| seen.iter().all(|(other, _)| other != node));
-        let silent: Vec<String> = silent.map(|node| self.name(node)).collect();
+    fn undecided(&self, heard: Nodes) -> Error {
+        let silent = Nodes::all(self.nodes.len()).minus(heard);
+        let silent: Vec<String> = silent.iter().map(|node| self.name(node)).collect();
         let detail =
             format!("whether a majority keeps it depends on {}, and they do not say", silent.join(", "));
         Error::new(ErrorKind::Unreachable, "inspect", detail)
@@ -132,6 +146,21 @@ impl QuorumStore {
         Ok(seen.into_iter().filter_map(named).collect())
     }
 
+    /// What a majority says of each key; `None` where some servers keep it, and whether a majority does is for those to say
+    /// that do not answer.
+    ///
+    /// # Redis
+    /// One read-only script at each server that votes, together.
+    ///
+    /// # Errors
+    /// Fewer than a majority answered.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    pub async fn inspect_known(&self, at: &Keys, within: Duration) -> Result<Vec<Option<Inspection>>, Error> {
+        self.shared.look_at_all(self, at, within).await.map(|(each, _)| each)
+    }
+
     /// One page of the main keys with this prefix, over the servers one after another; a lock comes up at each server
     /// that keeps it. Else as [`RedisStore::scan`](crate::RedisStore::scan).
     ///
@@ -169,13 +198,12 @@ impl QuorumStore {
 impl Apply<Inspect> for QuorumStore {
     async fn apply(&self, at: &Keys, _: Inspect, within: Duration) -> Result<Answer<Vec<Inspection>>, Error> {
         let shared = &self.shared;
-        let seen = shared.look_at_each(self, at, within, |seen| shared.is_known(at, seen)).await;
-        let seen = seen.map_err(|error| error.with_key(at))?;
-        if !shared.is_known(at, &seen) {
-            return Err(shared.undecided(&seen).with_key(at));
+        let (each, heard) = shared.look_at_all(self, at, within).await?;
+        let both = at.as_slice().iter().zip(&each);
+        match both.into_iter().find(|(_, seen)| seen.is_none()) {
+            Some((key, _)) => Err(shared.undecided(heard).with_key(key)),
+            None => Ok(shared.answer(each.into_iter().flatten().collect())),
         }
-        let each = (0..at.as_slice().len()).map(|index| shared.together(&seen, index));
-        Ok(shared.answer(each.collect()))
     }
 }
 

@@ -142,10 +142,12 @@ impl QuorumStore {
         Ok(Self { shared: Arc::new(shared), lane: Lane::Command })
     }
 
-    /// A store of which a majority of the servers has been reached. They need not vote yet.
+    /// A store of which a majority of the servers has been reached. They need not vote yet. A server that was demoted, or has
+    /// another majority's marker, does not vote; it is logged once.
     ///
     /// # Errors
-    /// Fewer can be reached, or some are no independent servers.
+    /// Fewer can be reached; so many are refused that the others are no majority; one is a member of a cluster, a Sentinel,
+    /// or another one's second name.
     pub async fn connect(config: QuorumConfig, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let store = Self::lazy(config, clock)?;
         store.shared.reach_majority().await?;
@@ -292,7 +294,8 @@ impl Shared {
         self.touch();
         let mut changes = self.roll_changed.subscribe();
         let reached = |found: &[Found]| {
-            let there = |one: &&Found| !matches!(one.standing, NodeStanding::Unknown | NodeStanding::Away(_));
+            let there =
+                |one: &&Found| matches!(one.standing, NodeStanding::Votes | NodeStanding::Abstains(_));
             found.iter().filter(there).count()
         };
         let limit = self.connect_limit;
@@ -312,6 +315,9 @@ impl Shared {
         let roll = self.roll.lock().clone();
         roll.check("connect")?;
         if self.majority.is_reached(reached(&self.found.lock())) {
+            for server in &roll.refused {
+                tracing::warn!(%server, "a server of the majority does not vote");
+            }
             return Ok(());
         }
         Err(roll.too_few(self.majority, "connect"))

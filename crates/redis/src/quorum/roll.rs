@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper_core::lock::quorum::{Majority, Marker};
-use lockkeeper_core::{Error, ErrorKind, Uptime};
+use lockkeeper_core::{Error, ErrorKind, Refusal, Uptime};
 
 use super::ledger::Nodes;
 
@@ -39,6 +39,8 @@ pub struct NodeReport {
     pub uptime: Duration,
     /// What it says of its memory.
     pub marker: Option<Marker>,
+    /// It is refused, and that is a mistake in the list of servers: nothing that passes.
+    pub is_misconfigured: bool,
     /// By how much its clock is ahead of this machine's, in microseconds.
     pub ahead_us: i64,
 }
@@ -69,8 +71,15 @@ pub(super) struct Found {
     pub(super) run_id: Arc<str>,
     pub(super) uptime: Duration,
     pub(super) marker: Option<Marker>,
+    /// The marker of another majority that it had when it was seen with one last.
+    pub(super) others: Option<Marker>,
     /// It is none of a majority's servers, whatever its marker says: a replica, a member of a cluster, a Sentinel.
     pub(super) is_unfit: bool,
+    /// That it is refused is a mistake in the list of servers, and does not pass: a member of a cluster, a Sentinel, or
+    /// another one's second name.
+    pub(super) is_misconfigured: bool,
+    /// It is away because it refuses the login.
+    pub(super) refuses_login: bool,
     /// Since when it is known with this run and this marker, without a gap.
     pub(super) since: Uptime,
     /// When it was looked at last.
@@ -86,7 +95,10 @@ impl Found {
             run_id,
             uptime: Duration::ZERO,
             marker: None,
+            others: None,
             is_unfit: false,
+            is_misconfigured: false,
+            refuses_login: false,
             since: Uptime::from_micros(0),
             looked: Uptime::from_micros(0),
         }
@@ -106,7 +118,11 @@ pub(super) struct Roll {
     /// Every server was asked.
     pub(super) is_complete: bool,
     /// Servers that cannot be part of a majority, in words.
-    refused: Vec<String>,
+    pub(super) refused: Vec<String>,
+    /// Those of them that should not be in the list.
+    misconfigured: Vec<String>,
+    /// So many refuse the login: the first one, in words.
+    refuse_login: (usize, Option<String>),
     /// All the others that do not vote, in words.
     absent: Arc<str>,
 }
@@ -116,25 +132,29 @@ impl Roll {
         let runs: Vec<_> =
             all.iter().map(|one| (one.standing == NodeStanding::Votes).then(|| one.run_id.clone())).collect();
         let named = |one: &Found| format!("{} {}", one.address, one.standing);
-        let refused: Vec<_> =
-            all.iter().filter(|one| matches!(one.standing, NodeStanding::Refused(_))).map(named).collect();
+        let is_refused = |one: &&Found| matches!(one.standing, NodeStanding::Refused(_));
+        let refused = || all.iter().filter(is_refused);
+        let refuse_login =
+            || all.iter().filter(|one| one.refuses_login && matches!(one.standing, NodeStanding::Away(_)));
         let absent: Vec<_> =
             all.iter().filter(|one| one.standing != NodeStanding::Votes).map(named).collect();
         Self {
             votes: runs.iter().flatten().count(),
             runs,
             is_complete: all.iter().all(|one| one.standing != NodeStanding::Unknown),
-            refused,
+            refused: refused().map(named).collect(),
+            misconfigured: refused().filter(|one| one.is_misconfigured).map(named).collect(),
+            refuse_login: (refuse_login().count(), refuse_login().map(named).next()),
             absent: absent.join("; ").into(),
         }
     }
 
-    /// Servers that are no independent ones make the whole a configuration that is wrong. Told to whoever connects; later
-    /// such a server just does not vote.
+    /// A list that names what can never be one of a majority's servers is wrong as a whole. Told to whoever connects. Any
+    /// other server that is refused just does not vote, while the others can be a majority.
     pub(super) fn check(&self, operation: &'static str) -> Result<(), Error> {
-        match self.refused.is_empty() {
+        match self.misconfigured.is_empty() {
             true => Ok(()),
-            false => Err(self.wrong(operation)),
+            false => Err(wrong(operation, &self.misconfigured)),
         }
     }
 
@@ -144,20 +164,25 @@ impl Roll {
         voters.fold(Nodes::default(), |nodes, (node, _)| nodes.with(node))
     }
 
-    fn wrong(&self, operation: &'static str) -> Error {
-        let detail = format!("a majority needs independent servers: {}", self.refused.join("; "));
-        Error::new(ErrorKind::Unsupported, operation, detail)
-    }
-
     /// Too few vote. Nothing was sent.
     pub(super) fn too_few(&self, majority: Majority, operation: &'static str) -> Error {
         if !majority.is_reached(majority.nodes() - self.refused.len()) {
-            return self.wrong(operation);
+            return wrong(operation, &self.refused);
+        }
+        if let (count, Some(first)) = &self.refuse_login
+            && !majority.is_reached(majority.nodes() - count)
+        {
+            return Error::new(ErrorKind::Refused(Refusal::NotAuthenticated), operation, first.clone());
         }
         let (votes, nodes, needed) = (self.votes, majority.nodes(), majority.needed());
         let detail = format!("{votes} of {nodes} servers vote, and {needed} are needed: {}", self.absent);
         Error::new(ErrorKind::Unreachable, operation, detail)
     }
+}
+
+fn wrong(operation: &'static str, refused: &[String]) -> Error {
+    let detail = format!("a majority needs independent servers: {}", refused.join("; "));
+    Error::new(ErrorKind::Unsupported, operation, detail)
 }
 
 /// Servers that answer under the same run are one server, and have one vote: that of the name that comes first.
@@ -168,6 +193,7 @@ pub(super) fn refuse_twins(all: &mut [Found]) {
         let Some(address) = twin.map(|one| one.address.clone()) else { continue };
         if let Some(one) = all.get_mut(at) {
             one.standing = NodeStanding::Refused(format!("it is the same server as {address}"));
+            one.is_misconfigured = true;
         }
     }
 }

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockkeeper_core::lock::quorum::Majority;
+use lockkeeper_core::lock::quorum::{Majority, Marker};
 use lockkeeper_core::{Error, ErrorKind};
 
 use super::roll::{NodeReport, NodeStanding};
 use super::tender::{Mark, Marking};
 use super::{QuorumStore, Shared};
+use crate::layout::QUORUM_MARKER;
 use crate::node::Lane;
 use crate::store::RedisStore;
 
@@ -47,7 +48,8 @@ impl QuorumStore {
     ///
     /// # Errors
     /// A server cannot be reached, or is no independent one; unless `force`, one has a marker already, of whatever
-    /// run, so that the majority is not new. Nothing was marked then.
+    /// run, so that the majority is not new. Also with `force`: servers are taken from another majority that would still be one
+    /// with the others. Nothing was marked then.
     ///
     /// # Cancel safety
     /// Some servers may have been marked.
@@ -81,11 +83,29 @@ impl QuorumStore {
                 return refuse(ErrorKind::Unsupported, "does not say its run (INFO is needed)".to_owned());
             }
         }
+        if let Some(why) = self.leaves_a_majority(&reports) {
+            return Err(Error::new(ErrorKind::BadArgument, "quorum init", why));
+        }
         let how = if force { Mark::Replacing } else { Mark::First };
         for (node, report) in reports.iter().enumerate() {
             shared.mark_now(node, &report.run_id, how).await?;
         }
         Ok(self.status().await)
+    }
+
+    /// The old majority that goes on although some of its servers are taken for this one: both would give out locks.
+    fn leaves_a_majority(&self, reports: &[NodeReport]) -> Option<String> {
+        let rule = self.shared.rule;
+        let others = || reports.iter().filter_map(|one| one.marker.as_ref()).filter(|one| !rule.is_ours(one));
+        let same = |one: &Marker, other: &Marker| *one == Marker { run: one.run.clone(), ..other.clone() };
+        let taken = |of: &Marker| others().filter(|one| same(one, of)).count();
+        let left = |of: &Marker| of.nodes.saturating_sub(taken(of));
+        let goes_on = others().find(|of| Majority::of(of.nodes).is_ok_and(|all| all.is_reached(left(of))))?;
+        let (taken, nodes, left) = (taken(goes_on), goes_on.nodes, left(goes_on));
+        Some(format!(
+            "{taken} of these servers belong to a majority of {nodes}, which would go on with its other {left}: both would give \
+             out locks. Stop its clients for good and remove `{QUORUM_MARKER}` from the servers that are taken; nothing was marked"
+        ))
     }
 
     /// A majority of this lane's connections stands, as far as is known.
@@ -130,6 +150,7 @@ impl Shared {
             run_id: one.run_id.to_string(),
             uptime: one.uptime,
             marker: one.marker.clone(),
+            is_misconfigured: one.is_misconfigured && matches!(one.standing, NodeStanding::Refused(_)),
             ahead_us: node.on(Lane::Command).server_ahead_us(),
         };
         nodes.map(report).collect()

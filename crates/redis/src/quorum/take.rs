@@ -24,6 +24,8 @@ use crate::reply::Malformed;
 
 /// So often votes that were split are asked for again, after pauses that differ between those who ask.
 const SPLIT_TRIES: u32 = 6;
+/// And so often where somebody may have a majority with servers that did not answer.
+const UNSEEN_TRIES: u32 = 1;
 /// The longest pause before the first of these; it doubles.
 const SPLIT_PAUSE: Duration = Duration::from_millis(4);
 
@@ -300,11 +302,11 @@ impl Shared {
         for tries in 0.. {
             let left = ends.since(self.clock.uptime());
             let roll = self.voters(D::NAME, left).await.map_err(named)?;
-            let (taken, others_wait, is_split) =
+            let (taken, others_wait, more) =
                 self.round(lane, at, decision.clone(), &roll, left).await.map_err(named)?;
             let paused = pause.mul_f64(rand::random_range(0.0..1.0));
             let has_time = ends.since(self.clock.uptime()) > paused;
-            if !is_split || !D::MAY_REPEAT || tries == SPLIT_TRIES || !has_time {
+            if !D::MAY_REPEAT || tries >= more || !has_time {
                 return Ok((taken, others_wait));
             }
             tokio::time::sleep(paused).await;
@@ -313,7 +315,8 @@ impl Shared {
         unreachable!("tries end")
     }
 
-    /// Asks everybody once. Also says whether the votes were split, with nothing of ours left anywhere.
+    /// Asks everybody once. Also says how often it may be asked again because votes were split, with nothing of ours left
+    /// anywhere.
     async fn round<D: Takes>(
         self: &Arc<Self>,
         lane: Lane,
@@ -321,7 +324,7 @@ impl Shared {
         mut decision: D,
         roll: &Roll,
         within: Duration,
-    ) -> Result<(Taken, bool, bool), Error> {
+    ) -> Result<(Taken, bool, u32), Error> {
         let (now, lease, token) = (self.clock.uptime(), decision.lease(), decision.token().clone());
         let limit = self.node_limit(lease, within);
         let ends = now.after(lease.as_duration()).after(lease.as_duration() / 50).after(limit);
@@ -380,13 +383,15 @@ impl Shared {
         self.ledger.change(&flying.token, flying.record, |record| record.last_fence = last);
         flying.keep();
         let by = said.firsts.iter().fold(Nodes::default(), |nodes, (node, _)| nodes.with(*node));
-        Ok((Taken::Granted(fence, by), said.others_wait, false))
+        Ok((Taken::Granted(fence, by), said.others_wait, 0))
     }
 
-    /// Whom to ask at once: all, unless the last word was that somebody else has a majority.
+    /// Whom to ask at once: all, unless the last word was that somebody else has a majority, or may have one with those that
+    /// do not vote.
     fn asked_first<D: Takes>(&self, at: &Keys, voters: Nodes) -> Nodes {
         let held = self.views.held_at(at).filter(|_| D::LOOKS_FIRST).map(|held| held.and(voters));
-        held.filter(|held| self.majority.is_reached(held.count())).unwrap_or(voters)
+        let unseen = self.nodes.len() - voters.count();
+        held.filter(|held| self.majority.is_reached(held.count() + unseen)).unwrap_or(voters)
     }
 
     /// A majority is out of reach: everything is given back, and what is in the way is told.
@@ -395,7 +400,7 @@ impl Shared {
         mut flying: Flying<D>,
         said: &Said,
         within: Duration,
-    ) -> Result<(Taken, bool, bool), Error> {
+    ) -> Result<(Taken, bool, u32), Error> {
         let granted = said.firsts.len();
         let has_doubt = granted > 0 || !flying.outstanding.is_empty();
         let has_doubt = has_doubt || said.errors.iter().any(|(_, error)| error.may_have_been_applied());
@@ -406,22 +411,26 @@ impl Shared {
             let is_others = self.majority.is_reached(busy);
             let other = said.busy.first().filter(|_| is_others).map(|(_, busy)| busy.clone());
             let taken = other.map_or(Taken::Absent(*first), Taken::Busy);
-            return Ok((taken, said.others_wait, false));
+            return Ok((taken, said.others_wait, 0));
         }
         // Had those who were busy been free, it would have been granted.
         // A swap is told of others only where they have a majority: its own token holds some of these.
         let is_enough = if D::MAY_REPEAT { granted + busy + unheard } else { busy };
         if busy > 0 && self.majority.is_reached(is_enough) {
             let (most, holder) = self.in_the_way(granted, &said.busy);
-            if self.majority.is_reached(most.count()) {
+            let silent = self.nodes.len() - granted - busy - absent;
+            let may_be_held = self.majority.is_reached(most.count() + silent);
+            if may_be_held {
                 self.views.is_held_at(&flying.keys, most);
             }
-            let most = most.count();
-            let mut is_split = granted > 0 && !self.majority.is_reached(most);
-            if is_split {
-                is_split = self.has_left(&flying.token, flying.within.min(within)).await;
-            }
-            return Ok((Taken::Busy(holder), said.others_wait, is_split));
+            let more = match (granted > 0, may_be_held) {
+                (false, _) => 0,
+                (true, _) if self.majority.is_reached(most.count()) => 0,
+                (true, true) => UNSEEN_TRIES,
+                (true, false) => SPLIT_TRIES,
+            };
+            let has_left = more == 0 || self.has_left(&flying.token, flying.within.min(within)).await;
+            return Ok((Taken::Busy(holder), said.others_wait, if has_left { more } else { 0 }));
         }
         let (nodes, needed) = (self.majority.nodes(), self.majority.needed());
         let words = format!("{granted} of {nodes} servers agreed, and {needed} are needed");

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lockkeeper_core::lock::quorum::{Marker, Memory, Rule, Standing};
+use lockkeeper_core::{ErrorKind, Refusal};
 use redis::{Cmd, Value, cmd};
 use tokio::time::timeout;
 
@@ -52,6 +53,8 @@ struct Seen {
     uptime: Duration,
     marker: Option<Marker>,
     refusal: Option<String>,
+    /// The refusal is a mistake in the list of servers.
+    is_misconfigured: bool,
 }
 
 impl Tender {
@@ -97,16 +100,19 @@ impl Shared {
         let up = async { store.link()?.up(self.connect_limit).await };
         let mut up = match up.await {
             Ok(up) => up,
-            Err(failure) => return self.enter_away(node, failure.detail),
+            Err(failure) => {
+                let refuses = failure.kind == ErrorKind::Refused(Refusal::NotAuthenticated);
+                return self.enter_away(node, failure.detail, refuses);
+            }
         };
         let Ok(link) = store.link() else { return NodeStanding::Unknown };
         let seen = match self.look(link, &mut up).await {
             Ok(seen) => seen,
-            Err(error) => return self.enter_away(node, error),
+            Err(error) => return self.enter_away(node, error, false),
         };
         let standing = self.enter(node, &seen, None);
         let is_due = standing == NodeStanding::Abstains(Duration::ZERO) && marking == Marking::WhenDue;
-        if !is_due || !self.may_mark() {
+        if !is_due || !self.may_mark(node) {
             return standing;
         }
         // A marker that somebody else writes meanwhile stands.
@@ -117,15 +123,21 @@ impl Shared {
                 self.enter(node, &Seen { marker: Some(marker.clone()), ..seen }, Some(&marker))
             }
             Ok(None) => standing,
-            Err(error) => self.enter_away(node, format!("its marker cannot be written: {error}")),
+            Err(error) => self.enter_away(node, format!("its marker cannot be written: {error}"), false),
         }
     }
 
-    /// By what is known of all the servers; see [`Rule::may_mark`](lockkeeper_core::lock::quorum::Rule::may_mark).
-    fn may_mark(&self) -> bool {
+    /// By what is known of all the servers; see [`Rule::may_mark`](lockkeeper_core::lock::quorum::Rule::may_mark). A server
+    /// that had another majority's marker is not ours by having lost it.
+    fn may_mark(&self, node: usize) -> bool {
         let found = self.found.lock();
+        if found.get(node).is_none_or(|one| one.others.is_some()) {
+            return false;
+        }
         let there = found.iter().filter(|one| one.is_there() && !one.is_unfit);
-        self.rule.may_mark(&there.map(|one| one.marker.as_ref()).collect::<Vec<_>>())
+        let marker = |one: &'_ super::Found| one.marker.clone().or_else(|| one.others.clone());
+        let markers: Vec<_> = there.map(marker).collect();
+        self.rule.may_mark(&markers.iter().map(Option::as_ref).collect::<Vec<_>>())
     }
 
     async fn look(&self, link: &Link, up: &mut Up) -> Result<Seen, String> {
@@ -141,7 +153,7 @@ impl Shared {
         let (server, replication, marker) = (next(), next(), next());
         let server = server.map_err(|error| format!("INFO is needed to know its run: {error}"))?;
         let replication = replication.map(|value| text(&value)).unwrap_or_default();
-        let refusal = match (&*info.mode, field(&replication, "role")) {
+        let mut refusal = match (&*info.mode, field(&replication, "role")) {
             ("cluster", _) => Some("it is a member of a cluster".to_owned()),
             ("sentinel", _) => Some("it is a Sentinel".to_owned()),
             (_, "slave" | "replica") => Some("it is a replica of another server".to_owned()),
@@ -150,12 +162,20 @@ impl Shared {
         // What INFO says on this connection; the probe's word is of the same connection, and thus of the same run.
         let uptime = field(&text(&server), "uptime_in_seconds").parse().unwrap_or(0);
         let marker = match marker {
-            Ok(value) => Marker::parse(&text(&value)),
+            Ok(value) => {
+                let (is_there, marker) = (value != Value::Nil, Marker::parse(&text(&value)));
+                if is_there && marker.is_none() && refusal.is_none() {
+                    refusal = Some("its marker is of another form, so of another majority".to_owned());
+                }
+                marker
+            }
             Err(_) if refusal.is_some() => None,
             Err(error) => return Err(format!("its marker cannot be read: {error}")),
         };
         let run_id = Arc::from(&*info.run_id);
-        Ok(Seen { run_id, uptime: Duration::from_secs(uptime), marker, refusal })
+        // A replica may be one only until it is made a primary again.
+        let is_misconfigured = matches!(&*info.mode, "cluster" | "sentinel");
+        Ok(Seen { run_id, uptime: Duration::from_secs(uptime), marker, refusal, is_misconfigured })
     }
 
     /// Writes the marker for the run that answers on `up`. `None`: somebody else was first.
@@ -176,9 +196,12 @@ impl Shared {
         Ok((reply != Value::Nil).then_some(marker))
     }
 
-    fn enter_away(&self, node: usize, why: String) -> NodeStanding {
+    fn enter_away(&self, node: usize, why: String, refuses_login: bool) -> NodeStanding {
         let standing = NodeStanding::Away(why);
-        self.change_roll(node, |one| one.standing = standing.clone());
+        self.change_roll(node, |one| {
+            one.standing = standing.clone();
+            one.refuses_login = refuses_login;
+        });
         standing
     }
 
@@ -196,8 +219,14 @@ impl Shared {
             }
             one.looked = now;
             one.is_unfit = seen.refusal.is_some();
+            one.is_misconfigured = seen.is_misconfigured;
             one.run_id = seen.run_id.clone();
             (one.uptime, one.marker) = (seen.uptime, seen.marker.clone());
+            match &seen.marker {
+                Some(marker) if rule.is_ours(marker) => one.others = None,
+                Some(marker) => one.others = Some(marker.clone()),
+                None => {}
+            }
             let memory = Memory {
                 run: &seen.run_id,
                 marker: seen.marker.as_ref(),
@@ -254,13 +283,36 @@ mod tests {
     use crate::{QuorumConfig, QuorumStore};
 
     #[test]
+    fn a_server_that_had_anothers_marker_is_not_opened_by_waiting_once_it_lost_it() {
+        let clock = Arc::new(ManualClock::default());
+        let config = QuorumConfig::from_url("redis+quorum://a,b,c?max_lease=10s").unwrap();
+        let shared = QuorumStore::lazy(config, clock).unwrap().shared;
+        let see = |node: usize, marker: Option<Marker>| {
+            let (run_id, uptime) = (Arc::from(format!("r{node}")), Duration::from_secs(3600));
+            let seen = Seen { run_id, uptime, marker, refusal: None, is_misconfigured: false };
+            shared.enter(node, &seen, None);
+        };
+        (0..3).for_each(|node| see(node, None));
+        assert!(shared.may_mark(0), "all are there and have none");
+        let other = Rule { of: lockkeeper_core::lock::quorum::Membership::named("other"), ..shared.rule };
+        see(2, Some(other.marker("r2")));
+        see(2, None);
+        assert!((0..3).all(|node| !shared.may_mark(node)), "it was restarted, and is another's still");
+        (0..2).for_each(|node| see(node, Some(shared.rule.marker("x"))));
+        assert!(shared.may_mark(0) && !shared.may_mark(2));
+        see(2, Some(shared.rule.marker("r2")));
+        assert!(shared.may_mark(2), "an operator has given it to us");
+    }
+
+    #[test]
     fn a_server_is_known_only_for_as_long_as_it_was_looked_at_without_a_gap() {
         let clock = Arc::new(ManualClock::default());
         let config = QuorumConfig::from_url("redis+quorum://a,b,c?max_lease=10s").unwrap();
         let shared = QuorumStore::lazy(config, clock.clone()).unwrap().shared;
         let look = || {
             let uptime = Duration::from_secs(3600);
-            shared.enter(0, &Seen { run_id: "r".into(), uptime, marker: None, refusal: None }, None)
+            let (run_id, marker, refusal) = ("r".into(), None, None);
+            shared.enter(0, &Seen { run_id, uptime, marker, refusal, is_misconfigured: false }, None)
         };
         let whole = NodeStanding::Abstains(Duration::from_millis(10_102));
         assert_eq!(look(), whole);
@@ -272,7 +324,7 @@ mod tests {
         clock.advance(GAP + EVERY);
         assert_eq!(look(), whole, "it may have been anything meanwhile");
         clock.advance(EVERY);
-        shared.enter_away(0, "gone".to_owned());
+        shared.enter_away(0, "gone".to_owned(), false);
         assert_eq!(look(), whole, "and so it may where it was away");
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// One other holder has a majority: these.
+    /// One other holder has these, and a majority with them: as they say, or as those may say that do not answer.
     pub(super) fn is_held_at(&self, keys: &Keys, nodes: Nodes) {
         let mut inside = self.inside.lock();
         if inside.len() >= MAX_VIEWS && !inside.contains_key(keys) {

@@ -198,12 +198,11 @@ impl Lookout {
     }
 
     fn spawn(&self) -> std::io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let one = |at| connector(&self.config, &self.sentinels, at, &self.clock);
         let connectors = self.sentinels.addresses.iter().map(one).collect();
         let (scout, shared, ends) = (self.scout(), self.shared.clone(), self.ends.subscribe());
-        let work = move || runtime.block_on(listen::all(connectors, scout, shared, ends));
-        std::thread::Builder::new().name("lockkeeper-sentinels".to_owned()).spawn(work).map(drop)
+        let work = listen::all(connectors, scout, shared, ends);
+        crate::own_thread::start("lockkeeper-sentinels", work).map(drop)
     }
 }
 
