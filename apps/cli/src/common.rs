@@ -223,6 +223,12 @@ pub fn is_majority(url: &str) -> bool {
     url.starts_with("redis+quorum:") || url.starts_with("rediss+quorum:")
 }
 
+/// The URL names servers that are found by asking: which one answers may change while somebody waits.
+pub fn is_found_by_asking(url: &str) -> bool {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    matches!(scheme, "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

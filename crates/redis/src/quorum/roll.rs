@@ -109,6 +109,8 @@ pub(super) struct Roll {
     refused: Vec<String>,
     /// All the others that do not vote, in words.
     absent: Arc<str>,
+    /// One of them abstains.
+    abstain: bool,
 }
 
 impl Roll {
@@ -126,6 +128,7 @@ impl Roll {
             is_complete: all.iter().all(|one| one.standing != NodeStanding::Unknown),
             refused,
             absent: absent.join("; ").into(),
+            abstain: all.iter().any(|one| matches!(one.standing, NodeStanding::Abstains(_))),
         }
     }
 
@@ -155,7 +158,12 @@ impl Roll {
             return self.wrong(operation);
         }
         let (votes, nodes, needed) = (self.votes, majority.nodes(), majority.needed());
-        let detail = format!("{votes} of {nodes} servers vote, and {needed} are needed: {}", self.absent);
+        let stay = match self.abstain {
+            true => "; a client has to stay connected so long, such as `lockkeeper quorum wait`",
+            false => "",
+        };
+        let detail =
+            format!("{votes} of {nodes} servers vote, and {needed} are needed: {}{stay}", self.absent);
         Error::new(ErrorKind::Unreachable, operation, detail)
     }
 }
