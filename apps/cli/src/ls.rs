@@ -1,10 +1,11 @@
 //! `lockkeeper ls`: who holds what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use lockkeeper::core::Key;
 use lockkeeper::{Keeper, LockView};
 use serde::Serialize;
 
@@ -46,14 +47,20 @@ struct Row {
 /// What was found.
 struct Found {
     locks: BTreeMap<Vec<u8>, LockView>,
+    unseen: BTreeSet<Key>,
     more: bool,
 }
 
 pub(crate) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let keeper = common.builder()?.prefix(bytes_of(&args.prefix, "the prefix")?)?.connect().await?;
+    common::refuse_sentinel(&keeper).await?;
+    common.tell_of_part(&keeper).await?;
     let found = find(&keeper, args.limit as usize).await;
     common::close(&keeper).await;
     let found = found?;
+    for key in &found.unseen {
+        crate::exit::say(&format!("{key} is not shown: its slot is on its way to another server; ask again"));
+    }
     if common.json {
         print_json(&found)?;
     } else {
@@ -65,10 +72,11 @@ pub(crate) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCod
 /// Walks the pages; SCAN may show a key twice. Goes on until one more than `limit` is found, to know whether there
 /// are more.
 async fn find(keeper: &Keeper, limit: usize) -> Result<Found, lockkeeper::Error> {
-    let mut found = Found { locks: BTreeMap::new(), more: false };
+    let mut found = Found { locks: BTreeMap::new(), unseen: BTreeSet::new(), more: false };
     let mut cursor = None;
     loop {
         let page = keeper.list(cursor).await?;
+        found.unseen.extend(page.unseen);
         for view in page.locks {
             let key = view.key.as_bytes().to_vec();
             if found.locks.len() >= limit && !found.locks.contains_key(&key) {

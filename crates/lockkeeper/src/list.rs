@@ -42,6 +42,8 @@ impl LockView {
 pub struct Page {
     /// The locks of this page; it may be empty although more follow.
     pub locks: Vec<LockView>,
+    /// Keys that could not be looked at, because their slot of the cluster is on its way to another server.
+    pub unseen: Vec<Key>,
     /// Where to go on; `None` at the end.
     pub next: Option<ListCursor>,
 }
@@ -106,16 +108,23 @@ impl Keeper {
                 return Err(Error::new(ErrorKind::Unsupported, "list", "this store cannot list"));
             }
         };
-        Ok(Page { locks: self.views(keys).await?, next: next.map(ListCursor) })
+        let (locks, unseen) = self.views(keys).await?;
+        Ok(Page { locks, unseen, next: next.map(ListCursor) })
     }
 
-    /// Looks at each of `keys`; leaves out those that are no longer held.
-    async fn views(&self, keys: Vec<Key>) -> Result<Vec<LockView>, Error> {
+    /// Looks at each of `keys`; leaves out those that are no longer held. Those of a slot on its way stand apart.
+    async fn views(&self, keys: Vec<Key>) -> Result<(Vec<LockView>, Vec<Key>), Error> {
         if self.inner.backend.is_cluster() {
             // They lie in different slots.
             let each = keys.iter().map(|key| self.view_of(key));
-            let seen: Result<Vec<Option<LockView>>, Error> = join_all(each).await.into_iter().collect();
-            return Ok(seen?.into_iter().flatten().collect());
+            let (mut views, mut unseen) = (Vec::new(), Vec::new());
+            for (key, seen) in keys.iter().zip(join_all(each).await) {
+                match seen {
+                    Err(error) if error.detail().contains("TRYAGAIN") => unseen.push(key.clone()),
+                    seen => views.extend(seen?),
+                }
+            }
+            return Ok((views, unseen));
         }
         let mut views = Vec::with_capacity(keys.len());
         for some in keys.chunks(lockkeeper_core::key::MAX_KEYS) {
@@ -123,7 +132,7 @@ impl Keeper {
             let seen = self.inspect_all(&keys).await?;
             views.extend(keys.as_slice().iter().zip(seen).filter_map(|(key, seen)| held(key, seen)));
         }
-        Ok(views)
+        Ok((views, Vec::new()))
     }
 
     async fn view_of(&self, key: &Key) -> Result<Option<LockView>, Error> {

@@ -94,3 +94,52 @@ fn what_no_waiting_mends_is_told_at_once() {
         assert!(!seen.stderr.contains("hunter2"), "{seen:?}");
     }
 }
+
+#[test]
+fn the_doctor_says_what_the_sentinels_say_when_the_primary_is_away() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let slow = Duration::from_secs(30);
+    let group = SentinelGroup::builder().replicas(1).down_after(slow).start().unwrap();
+    let Some(bench) = Bench::new().map(|bench| bench.reaching(group.url())) else { return };
+    let primary = format!("The primary is 127.0.0.1:{}.", group.servers()[0].port());
+    let well = bench.lockkeeper(&["doctor"]);
+    assert!(well.stdout.contains(&primary), "{well:?}");
+    group.servers()[0].kill().unwrap();
+    let seen = bench.lockkeeper(&["doctor"]);
+    assert_eq!(seen.code, Some(2), "{seen:?}");
+    for part in
+        ["The primary cannot be reached from here", "All 3 Sentinels agree, and can fail over", &primary]
+    {
+        assert!(seen.stdout.contains(part), "no {part} in {seen:?}");
+    }
+}
+
+#[test]
+fn a_primary_that_lost_its_replicas_is_no_safe_one() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let group = SentinelGroup::builder().replicas(1).start().unwrap();
+    let Some(bench) = Bench::new().map(|bench| bench.reaching(group.url())) else { return };
+    group.servers()[1].kill().unwrap();
+    wait_for("the primary to miss it", || {
+        bench.lockkeeper(&["doctor"]).stdout.contains("it cannot fail over now")
+    });
+    assert!(!bench.lockkeeper(&["doctor"]).stdout.contains("No failover can lose a lock"));
+}
+
+#[test]
+fn a_sentinel_is_told_from_a_server() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let group = SentinelGroup::builder().replicas(1).start().unwrap();
+    let url = format!("redis://127.0.0.1:{}", group.sentinels()[0].port());
+    let Some(bench) = Bench::new().map(|bench| bench.reaching(url)) else { return };
+    for args in [&["ls"][..], &["show", "k"], &["run", "k", "--", "true"]] {
+        let seen = bench.lockkeeper(args);
+        assert!(seen.code == Some(69) && seen.stderr.contains("this is a Sentinel"), "{args:?}: {seen:?}");
+    }
+}

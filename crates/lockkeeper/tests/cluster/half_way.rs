@@ -26,6 +26,20 @@ async fn a_held_lock_is_kept_and_a_free_one_waits_while_its_slot_is_on_its_way()
     let error = guard.extend(secs(3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused(Refusal::ClusterDown), "{error}");
     assert!(error.is_transient() && error.to_string().contains("TRYAGAIN"), "{error}");
+    // Whoever lists sees the others all the same.
+    let elsewhere = hold(&keeper, "elsewhere").await;
+    let (mut listed, mut unseen, mut from) = (Vec::new(), Vec::new(), None);
+    loop {
+        let page = keeper.list(from).await.unwrap();
+        listed.extend(page.locks.into_iter().map(|view| view.key.to_string()));
+        unseen.extend(page.unseen.into_iter().map(|key| key.to_string()));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!((listed, unseen), (vec!["lock:elsewhere".to_owned()], vec![format!("lock:{held}")]));
+    elsewhere.release().await.unwrap();
     half_way.carry(format!("lock:~fence::{held}").as_bytes()).unwrap();
     guard.extend(secs(3)).await.unwrap();
     assert!(guard.is_valid());

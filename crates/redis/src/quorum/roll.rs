@@ -9,6 +9,9 @@ use lockkeeper_core::{Error, ErrorKind, Uptime};
 
 use super::ledger::Nodes;
 
+/// So begins why a server of another majority is refused.
+pub(super) const OTHER: &str = "its marker";
+
 /// How a server of a majority stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -105,8 +108,8 @@ pub(super) struct Roll {
     pub(super) votes: usize,
     /// Every server was asked.
     pub(super) is_complete: bool,
-    /// Servers that cannot be part of a majority, in words.
-    refused: Vec<String>,
+    /// Servers that cannot be part of a majority, and why.
+    refused: Vec<(String, String)>,
     /// All the others that do not vote, in words.
     absent: Arc<str>,
     /// One of them abstains.
@@ -118,15 +121,17 @@ impl Roll {
         let runs: Vec<_> =
             all.iter().map(|one| (one.standing == NodeStanding::Votes).then(|| one.run_id.clone())).collect();
         let named = |one: &Found| format!("{} {}", one.address, one.standing);
-        let refused: Vec<_> =
-            all.iter().filter(|one| matches!(one.standing, NodeStanding::Refused(_))).map(named).collect();
+        let refused = all.iter().filter_map(|one| match &one.standing {
+            NodeStanding::Refused(why) => Some((one.address.clone(), why.clone())),
+            _ => None,
+        });
         let absent: Vec<_> =
             all.iter().filter(|one| one.standing != NodeStanding::Votes).map(named).collect();
         Self {
             votes: runs.iter().flatten().count(),
             runs,
             is_complete: all.iter().all(|one| one.standing != NodeStanding::Unknown),
-            refused,
+            refused: refused.collect(),
             absent: absent.join("; ").into(),
             abstain: all.iter().any(|one| matches!(one.standing, NodeStanding::Abstains(_))),
         }
@@ -148,7 +153,24 @@ impl Roll {
     }
 
     fn wrong(&self, operation: &'static str) -> Error {
-        let detail = format!("a majority needs independent servers: {}", self.refused.join("; "));
+        let is_other = self.refused.iter().all(|(_, why)| why.starts_with(OTHER));
+        let mut reasons: Vec<(&str, Vec<&str>)> = vec![];
+        for (address, why) in &self.refused {
+            match reasons.iter_mut().find(|(known, _)| known == why) {
+                Some((_, addresses)) => addresses.push(address),
+                None => reasons.push((why, vec![address])),
+            }
+        }
+        let reasons: Vec<_> =
+            reasons.into_iter().map(|(why, at)| format!("{} is refused: {why}", at.join(", "))).collect();
+        let (lead, tail) = match is_other {
+            true => (
+                "the URL is not that of these servers' majority",
+                "; all clients name the same servers and max_lease (to change them: `lockkeeper quorum init --force`)",
+            ),
+            false => ("a majority needs independent servers", ""),
+        };
+        let detail = format!("{lead}: {}{tail}", reasons.join("; "));
         Error::new(ErrorKind::Unsupported, operation, detail)
     }
 
@@ -186,6 +208,21 @@ mod tests {
 
     fn found(address: &str, run_id: &str, standing: NodeStanding) -> Found {
         Found { standing, run_id: run_id.into(), ..Found::new(address.into()) }
+    }
+
+    #[test]
+    fn what_several_are_refused_for_is_said_once_and_what_to_do() {
+        let why = || NodeStanding::Refused("its marker is of another majority".to_owned());
+        let all = [found("a:1", "x", why()), found("b:1", "y", why()), found("c:1", "z", why())];
+        let error = Roll::of(&all).check("connect").unwrap_err().to_string();
+        assert!(
+            error.contains("the URL is not that of these servers' majority: a:1, b:1, c:1 is refused"),
+            "{error}"
+        );
+        assert!(
+            error.matches("its marker").count() == 1 && error.contains("same servers and max_lease"),
+            "{error}"
+        );
     }
 
     #[test]
