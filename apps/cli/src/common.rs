@@ -96,12 +96,11 @@ impl Common {
             )
             .into());
         }
-        let builder = self.builder_for(&url)?;
         if self.has_certificate() && !url.starts_with("rediss") {
             let words = "--ca, --cert and --key are for TLS, and this URL is without: use rediss:// (rediss+sentinel://, …)";
             return Err(Failure::usage(words).into());
         }
-        Ok(builder)
+        self.builder_for(&url)
     }
 
     /// A builder for another server, with the certificates of this one.
