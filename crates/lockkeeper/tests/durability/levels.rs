@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockkeeper::{Acquired, Durability, Extended, TakenOver};
+use lockkeeper::{Acquired, Durability, ErrorKind, Extended, TakenOver};
 use lockkeeper_testkit::wait::until;
 
 use crate::common::{
