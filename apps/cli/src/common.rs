@@ -8,7 +8,7 @@ use lockkeeper::{Keeper, KeeperBuilder};
 use serde::Serialize;
 
 use crate::certificates::Certificates;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 
 /// Where the URL is looked for after `--url`, in this order.
 const URL_VARIABLES: [&str; 2] = ["LOCKKEEPER_URL", "REDIS_URL"];
@@ -17,9 +17,11 @@ const CLOSE_BOUND: Duration = Duration::from_secs(2);
 
 /// Options of every command.
 #[derive(Clone, Default, clap::Args)]
+#[command(next_help_heading = "Connection")]
 pub struct Common {
     /// The server: redis://, rediss:// (TLS), unix:///path; redis+sentinel://host,host/service; a cluster:
-    /// redis+cluster://seed1,seed2; or a majority of independent ones: redis+quorum://host,host,host.
+    /// redis+cluster://seed1,seed2; or a majority of independent ones: redis+quorum://host,host,host?max_lease=60s (60s is
+    /// the default). In user and password, write %2F %3F %23 %40 for / ? # @.
     ///
     /// Without it, the environment's LOCKKEEPER_URL counts, then REDIS_URL. Other users of this machine can read
     /// command lines, so put a password into the environment rather than here.
@@ -84,7 +86,8 @@ impl Common {
     /// A builder for the server of [`url`](Self::url).
     ///
     /// # Errors
-    /// As [`url`](Self::url); the URL is malformed; it is `memory://`, which no other process shares.
+    /// As [`url`](Self::url); the URL is malformed; it is `memory://`, which no other process shares; certificates are
+    /// given as options for a URL without TLS.
     pub fn builder(&self) -> anyhow::Result<KeeperBuilder> {
         let url = self.url()?;
         if url.starts_with("memory:") {
@@ -92,6 +95,10 @@ impl Common {
                 "memory:// is a store inside one process: no other process would see what is in it; give the URL of a server",
             )
             .into());
+        }
+        if self.has_certificate() && !url.starts_with("rediss") {
+            let words = "--ca, --cert and --key are for TLS, and this URL is without: use rediss:// (rediss+sentinel://, …)";
+            return Err(Failure::usage(words).into());
         }
         self.builder_for(&url)
     }
@@ -120,8 +127,39 @@ impl Common {
     /// As [`builder`](Self::builder); a bad prefix; unreachable within 2 s; refused.
     pub async fn connect(&self, namespace: &Namespace) -> anyhow::Result<Keeper> {
         let builder = self.builder()?.prefix(namespace.prefix()?)?;
-        Ok(builder.connect().await?)
+        let keeper = builder.connect().await?;
+        refuse_sentinel(&keeper).await?;
+        Ok(keeper)
     }
+
+    /// Says on standard error that a listing is of one node of a cluster only, where that is so.
+    pub(crate) async fn tell_of_part(&self, keeper: &Keeper) -> anyhow::Result<()> {
+        let mode = mode_of(keeper).await;
+        if mode.as_deref() == Some("cluster") && !is_found_by_asking(&self.url()?) {
+            exit::say(
+                "this is one node of a cluster, and what the others keep is not shown: use redis+cluster://",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A Sentinel keeps no locks.
+///
+/// # Errors
+/// The keeper is connected to one.
+pub(crate) async fn refuse_sentinel(keeper: &Keeper) -> anyhow::Result<()> {
+    if mode_of(keeper).await.as_deref() != Some("sentinel") {
+        return Ok(());
+    }
+    let words = "this is a Sentinel, which keeps no locks: use redis+sentinel://host,host/service";
+    Err(Failure::new(exit::UNAVAILABLE, words).into())
+}
+
+/// What the server that the keeper is connected to says of its mode. Asks nobody anew.
+async fn mode_of(keeper: &Keeper) -> Option<String> {
+    let store = keeper.redis_store().filter(|store| store.is_connected())?;
+    store.server_info(CLOSE_BOUND).await.ok().map(|info| info.mode.clone())
 }
 
 /// The variable and its value; an empty value counts as none.
@@ -221,6 +259,12 @@ pub fn rounded(duration: Duration) -> String {
 /// The URL names a majority of independent servers.
 pub fn is_majority(url: &str) -> bool {
     url.starts_with("redis+quorum:") || url.starts_with("rediss+quorum:")
+}
+
+/// The URL names servers that are found by asking: which one answers may change while somebody waits.
+pub fn is_found_by_asking(url: &str) -> bool {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    matches!(scheme, "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster")
 }
 
 #[cfg(test)]

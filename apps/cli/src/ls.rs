@@ -48,14 +48,21 @@ struct Found {
     locks: BTreeMap<Vec<u8>, LockView>,
     /// Whether a majority keeps these, servers do not say that are away.
     undecided: BTreeSet<Key>,
+    /// Their slot is on its way to another server.
+    unseen: BTreeSet<Key>,
     more: bool,
 }
 
 pub(crate) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let keeper = common.builder()?.prefix(bytes_of(&args.prefix, "the prefix")?)?.connect().await?;
+    common::refuse_sentinel(&keeper).await?;
+    common.tell_of_part(&keeper).await?;
     let found = find(&keeper, args.limit as usize).await;
     common::close(&keeper).await;
     let found = found?;
+    for key in &found.unseen {
+        crate::exit::say(&format!("{key} is not shown: its slot is on its way to another server; ask again"));
+    }
     if common.json {
         print_json(&found)?;
     } else {
@@ -67,7 +74,8 @@ pub(crate) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCod
 /// Walks the pages; SCAN may show a key twice. Goes on until one more than `limit` is found, to know whether there
 /// are more.
 async fn find(keeper: &Keeper, limit: usize) -> Result<Found, lockkeeper::Error> {
-    let mut found = Found { locks: BTreeMap::new(), undecided: BTreeSet::new(), more: false };
+    let (undecided, unseen) = (BTreeSet::new(), BTreeSet::new());
+    let mut found = Found { locks: BTreeMap::new(), undecided, unseen, more: false };
     let mut cursor = None;
     loop {
         let page = keeper.list(cursor).await?;
@@ -80,6 +88,7 @@ async fn find(keeper: &Keeper, limit: usize) -> Result<Found, lockkeeper::Error>
             found.locks.insert(key, view);
         }
         found.undecided.extend(page.undecided.into_iter().take(limit));
+        found.unseen.extend(page.unseen.into_iter().take(limit));
         match page.next {
             Some(next) => cursor = Some(next),
             None => return Ok(found),

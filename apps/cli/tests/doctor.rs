@@ -206,7 +206,9 @@ fn an_administrator_can_examine_another_user() {
     let seen = doctor(&["--url", &server.url(), "--user", "app", "--prefix", "jobs:"]);
     let finding = seen.must("warning", "User app lacks permissions");
     assert!(finding.trim_end().ends_with("ACL SETUSER app +evalsha"), "{finding}");
-    doctor(&["--url", &server.url(), "--user", "nobody"]).must("note", "The permissions were not examined");
+    let seen = doctor(&["--url", &server.url(), "--user", "nobody"]);
+    seen.must("problem", "There is no user nobody");
+    assert_eq!(seen.code, Some(2), "{}", seen.text);
 }
 
 #[test]

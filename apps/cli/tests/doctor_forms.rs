@@ -159,3 +159,31 @@ fn without_scripts_the_rule_of_plain_locks_suffices() {
     let found = only(&plain, "permissions");
     assert!(found["level"] == "problem" && found["commands"][0] == "ACL SETUSER app +pttl", "{found}");
 }
+
+#[test]
+fn a_user_that_does_not_exist_is_a_problem() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let server = RedisServer::builder().start().unwrap();
+    let found = only(&["--url", &server.url(), "--user", "nobody"], "permissions");
+    assert_eq!((&found["level"], &found["title"]), (&"problem".into(), &"There is no user nobody".into()));
+}
+
+#[test]
+fn certificates_for_a_url_without_tls_are_wrong_usage() {
+    let output = lockkeeper(&["--url", "redis://127.0.0.1:1", "--ca", "/dev/null", "ls"]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(64) && words.contains("rediss://"), "{words}");
+}
+
+#[test]
+fn a_number_of_servers_that_brings_nothing_is_named() {
+    let servers =
+        |count: u16| (1..=count).map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    for (count, words) in [(2, "neither may be away"), (4, "as many may be away as of 3")] {
+        let found = only(&["--url", &format!("redis+quorum://{}", servers(count))], "servers");
+        assert!(found["level"] == "warning" && found["title"].as_str().unwrap().contains(words), "{found}");
+    }
+    assert!(findings(&["--url", &format!("redis+quorum://{}", servers(3))], "servers").is_empty());
+}

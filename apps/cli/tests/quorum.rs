@@ -47,7 +47,8 @@ fn set(server: &RedisServer, key: &str, token: &str) {
 fn a_majority_is_opened_once_and_its_standing_is_shown() {
     let Some((servers, url)) = three() else { return };
     lockkeeper(&url, &["quorum", "status"]).must(69, &["abstains for", "0 of 3 servers vote"]);
-    lockkeeper(&url, &["run", "a", "--", "true"]).must(69, &["0 of 3 servers vote", "abstains"]);
+    lockkeeper(&url, &["run", "a", "--", "true"])
+        .must(69, &["0 of 3 servers vote", "abstains", "such as `lockkeeper quorum wait`"]);
     lockkeeper(&url, &["quorum", "init"]).must(0, &["votes"]);
     lockkeeper(&url, &["quorum", "status"]).must(0, &["3 of 3 servers vote, and 2 are needed"]);
     lockkeeper(&url, &["quorum", "init"]).must(64, &["votes already"]);
@@ -57,7 +58,8 @@ fn a_majority_is_opened_once_and_its_standing_is_shown() {
     let seen = lockkeeper(&url, &["quorum", "status", "--json"]);
     seen.must(0, &["\"standing\":\"abstains\"", "\"standing\":\"votes\""]);
     let other = url.replace("max_lease=60s", "max_lease=5s");
-    lockkeeper(&other, &["quorum", "status"]).must(69, &["majority of 3 with max_lease=60000ms"]);
+    lockkeeper(&other, &["quorum", "status"])
+        .must(69, &["majority of 3 with max_lease=60s", "this URL says 3 with max_lease=5s"]);
     lockkeeper(&format!("redis://:hunter2@127.0.0.1:{}", servers[1].port()), &["quorum", "status"])
         .must(64, &["redis+quorum://"]);
 }
@@ -144,4 +146,23 @@ fn doctor_examines_all_servers_together() {
     let twice =
         url.replace(&format!("127.0.0.1:{}", servers[1].port()), &format!("localhost:{}", servers[0].port()));
     lockkeeper(&twice, &["doctor"]).must(2, &["same server as"]);
+}
+
+#[test]
+fn short_lived_clients_bring_no_vote_back_and_whoever_waits_does() {
+    let Some((servers, url)) = three() else { return };
+    let url = url.replace("max_lease=60s", "max_lease=3s");
+    lockkeeper(&url, &["quorum", "init"]).must(0, &["3 of 3 servers vote"]);
+    lockkeeper(&url, &["quorum", "wait"]).must(0, &["3 of 3 servers vote"]);
+    servers[0].kill().unwrap();
+    servers[0].restart().unwrap();
+    let stay = "some client has stayed connected for max_lease";
+    lockkeeper(&url, &["quorum", "wait", "--limit", "500ms"]).must(75, &["abstains for", "2 of 3", stay]);
+    lockkeeper(&url, &["quorum", "status"]).must(0, &["abstains for", stay]);
+    lockkeeper(&url, &["quorum", "wait", "--limit", "20s"]).must(0, &["abstains for", "3 of 3 servers vote"]);
+    lockkeeper(&url, &["quorum", "status"]).must(0, &["3 of 3 servers vote"]);
+    // Other words in the markers: no waiting helps.
+    let other = url.replace("max_lease=3s", "max_lease=5s");
+    lockkeeper(&other, &["quorum", "wait"]).must(69, &["is refused"]);
+    lockkeeper(&url.replace("quorum", "sentinel").replace('?', "/s?"), &["quorum", "wait"]).must(64, &[]);
 }

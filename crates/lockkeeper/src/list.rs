@@ -45,6 +45,8 @@ pub struct Page {
     /// Keys that some servers of a majority keep, and whether a majority does is for those to say that do not answer.
     /// Empty with every other store.
     pub undecided: Vec<Key>,
+    /// Keys that could not be looked at, because their slot of the cluster is on its way to another server.
+    pub unseen: Vec<Key>,
     /// Where to go on; `None` at the end.
     pub next: Option<ListCursor>,
 }
@@ -109,17 +111,24 @@ impl Keeper {
                 return Err(Error::new(ErrorKind::Unsupported, "list", "this store cannot list"));
             }
         };
-        let (locks, undecided) = self.views(keys).await?;
-        Ok(Page { locks, undecided, next: next.map(ListCursor) })
+        let (locks, undecided, unseen) = self.views(keys).await?;
+        Ok(Page { locks, undecided, unseen, next: next.map(ListCursor) })
     }
 
-    /// Looks at each of `keys`; leaves out those that are no longer held. Also those that are undecided.
-    async fn views(&self, keys: Vec<Key>) -> Result<(Vec<LockView>, Vec<Key>), Error> {
+    /// Looks at each of `keys`; leaves out those that are no longer held. Also those that are undecided, and those of a slot on
+    /// its way.
+    async fn views(&self, keys: Vec<Key>) -> Result<(Vec<LockView>, Vec<Key>, Vec<Key>), Error> {
         if self.inner.backend.is_cluster() {
             // They lie in different slots.
             let each = keys.iter().map(|key| self.view_of(key));
-            let seen: Result<Vec<Option<LockView>>, Error> = join_all(each).await.into_iter().collect();
-            return Ok((seen?.into_iter().flatten().collect(), vec![]));
+            let (mut views, mut unseen) = (Vec::new(), Vec::new());
+            for (key, seen) in keys.iter().zip(join_all(each).await) {
+                match seen {
+                    Err(error) if error.detail().contains("TRYAGAIN") => unseen.push(key.clone()),
+                    seen => views.extend(seen?),
+                }
+            }
+            return Ok((views, vec![], unseen));
         }
         let (mut views, mut undecided) = (Vec::with_capacity(keys.len()), vec![]);
         for some in keys.chunks(lockkeeper_core::key::MAX_KEYS) {
@@ -135,7 +144,7 @@ impl Keeper {
                 }
             }
         }
-        Ok((views, undecided))
+        Ok((views, undecided, vec![]))
     }
 
     async fn view_of(&self, key: &Key) -> Result<Option<LockView>, Error> {

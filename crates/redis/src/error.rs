@@ -1,5 +1,7 @@
 //! What went wrong on the wire, sorted by what it means: not sent, refused, or sent and not answered.
 
+use std::time::Duration;
+
 use lockkeeper_core::{Error, ErrorKind, Refusal};
 use redis::RedisError;
 
@@ -137,6 +139,10 @@ impl ServerWords {
             let detail = format!("{}: this server is one node of a cluster; use redis+cluster://", self.text);
             return Error::new(ErrorKind::Refused(self.refusal()), operation, detail);
         }
+        if self.code == "READONLY" {
+            let detail = format!("{} Give the URL of the primary, or redis+sentinel://.", self.text);
+            return Error::new(ErrorKind::Refused(self.refusal()), operation, detail);
+        }
         Error::new(ErrorKind::Refused(self.refusal()), operation, self.text)
     }
 }
@@ -154,6 +160,12 @@ pub(crate) fn classify(error: &RedisError) -> CallError {
 pub(crate) fn without_arguments(text: &str) -> &str {
     let end = text.find("with args beginning with").unwrap_or(text.len());
     text[..end].trim_end_matches([',', ' '])
+}
+
+/// A limit for people: what is left of one has digits that nobody reads.
+pub(crate) fn rounded(limit: Duration) -> Duration {
+    let micros = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+    if micros < 1000 { limit } else { Duration::from_millis(micros.saturating_add(500) / 1000) }
 }
 
 /// A reply that does not parse.

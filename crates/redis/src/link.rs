@@ -22,7 +22,7 @@ use crate::config::{
     SHORTEST_WANTED_PAUSE,
 };
 use crate::connect::{Connector, Ears, Made};
-use crate::error::{CallError, Failure, classify};
+use crate::error::{CallError, Failure, classify, rounded};
 use crate::native::Way;
 use crate::probe::ServerInfo;
 use crate::redis1::Adopted;
@@ -340,11 +340,12 @@ impl OwnLink {
 
     fn late(&self, within: Duration) -> Failure {
         let Some(lookout) = self.connector.lookout() else {
-            return Failure::unreachable(format!("not connected within {within:?}"));
+            return Failure::unreachable(format!("not connected within {:?}", rounded(within)));
         };
         let trouble = self.trouble.lock().clone().unwrap_or_default();
         let reason = if trouble.is_empty() { trouble } else { format!(": {trouble}") };
-        let detail = format!("no primary of service `{}` within {within:?}{reason}", lookout.service());
+        let detail =
+            format!("no primary of service `{}` within {:?}{reason}", lookout.service(), rounded(within));
         Failure::unreachable(detail)
     }
 

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::clock::ServerClock;
 use crate::config::MAX_RESPONSE_TIMEOUT;
-use crate::error::Failure;
+use crate::error::{Failure, rounded};
 use crate::probe::{ServerInfo, probe};
 use crate::store::RedisStore;
 
@@ -53,7 +53,7 @@ impl Adopted {
             .get_or_try_init(|| async { probe(|| self.connection(), &self.clock).await.map(Arc::new) });
         match timeout(within, probe).await {
             Ok(info) => info.cloned(),
-            Err(_) => Err(Failure::unreachable(format!("no answer within {within:?}"))),
+            Err(_) => Err(Failure::unreachable(format!("no answer within {:?}", rounded(within)))),
         }
     }
 }

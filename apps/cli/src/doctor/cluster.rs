@@ -47,7 +47,7 @@ pub(super) async fn check(servers: &[Server]) -> Vec<Finding> {
     };
     found.extend(each(|facts| persistence::check(facts).into_iter().next()));
     found.extend(each(|facts| eviction::check(facts).into_iter().next()));
-    found.extend(each(|facts| replication::check(facts).into_iter().next()));
+    found.extend(each(replication::of_watched));
     found.extend(each(Facts::refused));
     let clocks = there().filter_map(|server| Some((server.name.as_str(), clock::check(server.ahead_us?))));
     found.extend(merged(clocks.collect(), servers.len()));

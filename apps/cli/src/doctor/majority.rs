@@ -16,6 +16,7 @@ pub(super) async fn examine(keeper: &Keeper, store: &QuorumStore, more: Vec<Find
     let reports = store.status().await;
     let health = keeper.health().await;
     let mut found = vec![standing(store, &reports)];
+    found.extend(number(reports.len()));
     found.extend(clocks(&reports));
     found.extend(more);
     for (address, node) in store.each() {
@@ -81,6 +82,19 @@ fn standing(store: &QuorumStore, reports: &[NodeReport]) -> Finding {
         Finding::new("votes", level, format!("{votes} of {all} servers vote, and {needed} are needed"));
     let items = reports.iter().filter(|one| one.standing != NodeStanding::Votes);
     finding.items(items.map(|one| format!("{} {}", one.address, one.standing)).collect())
+}
+
+/// Every second server brings nothing.
+fn number(servers: usize) -> Option<Finding> {
+    let (title, advice) = match servers {
+        2 => ("Two servers: neither may be away".to_owned(), "Use three."),
+        even if even % 2 == 0 => (
+            format!("{even} servers: as many may be away as of {}", even - 1),
+            "Use an odd number; one more, or one less.",
+        ),
+        _ => return None,
+    };
+    Some(Finding::new("servers", Level::Warning, title).advice(advice))
 }
 
 fn clocks(reports: &[NodeReport]) -> Option<Finding> {

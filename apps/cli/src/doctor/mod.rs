@@ -28,9 +28,9 @@ use lockkeeper::redis::access::{Feature, Prefixes};
 use lockkeeper::redis::{RedisStore, ServerInfo};
 use lockkeeper::{Health, Keeper};
 
-use crate::common::{Common, is_majority};
+use crate::common::{Common, is_found_by_asking, is_majority};
 use facts::Facts;
-use finding::{Finding, Report};
+use finding::{Finding, Level, Report};
 pub(crate) use permissions::escaped;
 use rights::sentinel_user_of;
 
@@ -40,7 +40,8 @@ const PROBLEMS: u8 = 2;
 /// Examine a server and say what endangers locks.
 ///
 /// Looks at version, persistence, eviction, replication, clocks, permissions and the keys under the prefixes. It changes
-/// nothing. Exit code 0: no problem (there may be warnings); 2: at least one problem; 69: unreachable.
+/// nothing. Exit code 0: no problem (there may be warnings); 2: at least one problem, also where a server of several is
+/// away; 69: nobody can be asked.
 #[derive(Debug, clap::Args)]
 pub struct DoctorArgs {
     /// What lock keys begin with on the server.
@@ -92,9 +93,10 @@ pub async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<ExitCode> 
         print::nothing(common.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // A majority is examined whatever its servers say; of one server there is nothing to say when it is away.
+    // Of several servers there is something to say when one is away; of one server there is nothing.
     let builder = common.builder()?.prefix(prefix.as_bytes())?;
-    let keeper = if is_majority(&url) { builder.lazy() } else { builder }.connect().await?;
+    let is_lazy = is_majority(&url) || is_found_by_asking(&url);
+    let keeper = if is_lazy { builder.lazy() } else { builder }.connect().await?;
     let (user, limit_prefix) = (args.user.as_deref(), &args.limit_prefix);
     let (prefixes, features) = (&prefixes, &args.features[..]);
     let patient = Patient {
@@ -135,14 +137,21 @@ impl Patient<'_> {
             return Ok(majority::examine(self.keeper, store, found).await);
         }
         let Some(store) = self.keeper.redis_store() else { anyhow::bail!("the store is not a Redis server") };
-        let info = store.server_info(facts::LOOK).await?;
+        let members = match store.servers(facts::LOOK).await? {
+            Some(all) => Some(cluster::servers(all).await),
+            None => None,
+        };
+        let there = members.iter().flatten().find(|server| server.is_there());
+        let info = match there.map_or(store, |server| &server.store).server_info(facts::LOOK).await {
+            Ok(info) => info,
+            Err(error) => return self.of_absent(store, error).await,
+        };
         let health = self.keeper.health().await;
         if let Some(found) = server::sentinel(&info) {
             return Ok(Report::new(health.address, server::describe(&info), None, vec![found]));
         }
-        let (mut found, servers) = match store.servers(facts::LOOK).await? {
-            Some(all) => {
-                let servers = cluster::servers(all).await;
+        let (mut found, servers) = match members {
+            Some(servers) => {
                 let mut found: Vec<Finding> = server::version(&info).into_iter().collect();
                 found.extend(cluster::check(&servers).await);
                 found.extend(self.names_sentinels().then(sentinels::not_here));
@@ -159,11 +168,30 @@ impl Patient<'_> {
         Ok(Report::new(health.address, server::describe(&info), round_trip, found))
     }
 
+    /// The primary cannot be asked. What its Sentinels say is all there is to say, and more than nothing.
+    async fn of_absent(&self, store: &RedisStore, error: Error) -> anyhow::Result<Report> {
+        let views = store.sentinels().await.unwrap_or_default();
+        if !error.is_transient() || views.iter().all(|view| view.primary.is_err()) {
+            return Err(error.into());
+        }
+        let away = Finding::new("primary", Level::Problem, "The primary cannot be reached from here")
+            .seen(format!(
+                "{}. Until it is back, or a replica takes its place, no lock is taken.",
+                facts::words(&error)
+            ))
+            .advice("Look at the server that the Sentinels name, and at the way to it.");
+        let mut found = vec![away, sentinels::check(&views)];
+        found.extend(sentinels::rights(&views, sentinel_user_of(self.url), self.names_sentinels()));
+        let server = "a primary that Sentinels watch".to_owned();
+        Ok(Report::new(self.keeper.health().await.address, server, None, found))
+    }
+
     async fn of_one(&self, store: &RedisStore, info: &ServerInfo, health: &Health) -> Vec<Finding> {
         let facts = Facts::gather(store).await;
-        let mut found = self.of_server(info, health, &facts);
+        let views = store.sentinels().await;
+        let mut found = self.of_server(info, health, &facts, views.is_some());
         found.extend(self.clocks(health, &facts).await);
-        if let Some(views) = store.sentinels().await {
+        if let Some(views) = views {
             found.push(sentinels::check(&views));
             found.extend(sentinels::rights(&views, sentinel_user_of(self.url), self.names_sentinels()));
             found.extend(sentinels::lag(&facts));
@@ -173,13 +201,13 @@ impl Patient<'_> {
         found
     }
 
-    fn of_server(&self, info: &ServerInfo, health: &Health, facts: &Facts) -> Vec<Finding> {
+    fn of_server(&self, info: &ServerInfo, health: &Health, facts: &Facts, is_watched: bool) -> Vec<Finding> {
         let prefix = String::from_utf8_lossy(self.prefix.as_bytes());
         let mut found: Vec<Finding> = server::version(info).into_iter().collect();
         found.extend(server::mode(info, facts, &prefix));
         found.extend(persistence::check(facts));
         found.extend(eviction::check(facts));
-        found.extend(replication::check(facts));
+        found.extend(if is_watched { replication::of_watched(facts) } else { replication::check(facts) });
         found.extend(facts.refused());
         if health.round_trip.is_ok() {
             found.push(clock::check(health.server_ahead_us));

@@ -17,6 +17,15 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     Some(if facts.info("role")? == "master" { primary(facts) } else { replica(facts) })
 }
 
+/// The same of a server that others watch, so that a replica takes its place when it goes away.
+pub(super) fn of_watched(facts: &Facts) -> Option<Finding> {
+    let is_alone = facts.info("role")? == "master" && facts.number("connected_slaves").unwrap_or(0) == 0;
+    let alone = Finding::new(CHECK, Level::Warning, "A primary without replicas: it cannot fail over now")
+        .seen("When it goes away, its locks cannot be taken until it is back.")
+        .advice("Look for its replicas, and at their connection to it.");
+    if is_alone { Some(alone) } else { check(facts) }
+}
+
 fn primary(facts: &Facts) -> Finding {
     let count = facts.number("connected_slaves").unwrap_or(0);
     if count == 0 {
@@ -128,6 +137,9 @@ mod tests {
         let info = "role:master\r\nconnected_slaves:2\r\n";
         let level =
             |needed| check(&Facts::of(info, &[("min-replicas-to-write", needed)])).map(|found| found.level);
+        let alone = Facts::of("role:master\r\nconnected_slaves:0\r\n", &[]);
+        assert_eq!(check(&alone).map(|found| found.level), Some(Level::Ok));
+        assert_eq!(of_watched(&alone).map(|found| found.level), Some(Level::Warning));
         assert_eq!((level("0"), level("1")), (Some(Level::Warning), Some(Level::Note)));
         assert_eq!(check(&Facts::of("role:slave\r\n", &[])).map(|found| found.level), Some(Level::Problem));
     }

@@ -45,7 +45,9 @@ impl Patient<'_> {
         };
         match Trial::new(store, self.prefixes, self.user, user_of(self.url)).await {
             Ok(trial) => permissions::check(&trial, &asked).await,
-            Err(error) => Ok(vec![not_examined(&error)]),
+            Err(error) => Ok(vec![
+                self.user.and_then(|user| no_such(user, &error)).unwrap_or_else(|| not_examined(&error)),
+            ]),
         }
     }
 
@@ -64,6 +66,14 @@ impl Patient<'_> {
         });
         usual
     }
+}
+
+/// The server knows no such user.
+fn no_such(user: &str, error: &Error) -> Option<Finding> {
+    let is_absent = words(error).contains(&format!("User '{user}' not found"));
+    let title = format!("There is no user {user}");
+    let advice = "Look at the users (ACL LIST). A rule for one is printed by --rules.";
+    is_absent.then(|| Finding::new("permissions", Level::Problem, title).advice(advice))
 }
 
 fn not_examined(error: &Error) -> Finding {

@@ -37,6 +37,7 @@ pub(super) fn print(
     if json {
         return common::print_json(&features.iter().map(row).collect::<Vec<_>>());
     }
+    common::print("# For the prompt of redis-cli; a shell would take > and * for its own.\n")?;
     for feature in features {
         let Row { feature, purpose, rule } = row(feature);
         common::print(&format!("# {feature}: {purpose}\nACL SETUSER app on >password {rule}\n"))?;

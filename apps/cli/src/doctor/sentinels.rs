@@ -48,7 +48,9 @@ pub(super) fn check(views: &[SentinelView]) -> Finding {
         )
     } else {
         let title = format!("All {} Sentinels agree, and can fail over", views.len());
-        return Finding::new(CHECK, Level::Ok, title);
+        let named = views.iter().find_map(|view| view.primary.as_ref().ok()?.as_ref());
+        let seen = named.map(|(at, _)| format!("The primary is {at}.")).unwrap_or_default();
+        return Finding::new(CHECK, Level::Ok, title).seen(seen);
     };
     Finding::new(CHECK, level, title).seen(seen).advice(advice).items(views.iter().map(line).collect())
 }

@@ -15,8 +15,8 @@ Exit codes:
   69  the server is unreachable or refuses; that says nothing about the limit
   65  the key holds something else
 
-As a throttle (which also ends at 77, where it would turn for ever):
-  until lockkeeper limit check -q upload user:42 --limit 10/min; do [ $? -eq 77 ] && exit 1; sleep 1; done
+As a throttle (which ends at anything but 75, where it would turn for ever):
+  until lockkeeper limit check -q upload user:42 --limit 10/min; do [ $? -eq 75 ] || exit; sleep 1; done
 or, without asking in vain:
   lockkeeper limit check -q --wait 1h upload user:42 --limit 10/min && ./upload";
 

@@ -52,6 +52,8 @@ struct Found {
 
 pub(super) async fn run(args: LsArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let keeper = args.place.connect(common).await?;
+    common::refuse_sentinel(&keeper).await?;
+    common.tell_of_part(&keeper).await?;
     let found = find(&keeper, &args).await;
     common::close(&keeper).await;
     let found = found?;

@@ -21,5 +21,6 @@ pub(crate) struct InitArgs {
 pub(super) async fn run(args: InitArgs, store: &QuorumStore, json: bool) -> anyhow::Result<ExitCode> {
     let reports = store.init(args.force).await?;
     status::print(&reports, json)?;
+    status::print_votes(&reports, store.majority(), json)?;
     Ok(ExitCode::SUCCESS)
 }

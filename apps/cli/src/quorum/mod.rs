@@ -2,6 +2,7 @@
 
 mod init;
 mod status;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ use crate::exit::Failure;
 ///
 /// A server that was restarted may have forgotten leases, so it abstains for as long as the longest lease
 /// (max_lease in the URL). A brand-new majority has nothing to forget: `quorum init` opens it at once.
+/// Some client has to stay connected for max_lease until a restarted server votes again: `quorum wait` is one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct QuorumArgs {
     #[command(subcommand)]
@@ -25,7 +27,13 @@ pub(crate) struct QuorumArgs {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Init(init::InitArgs),
+    /// Show which servers vote, and why others do not.
+    ///
+    /// RUN is the server process, by the beginning of its run id; MARKED is the run that may vote, by the marker on the
+    /// server: where it is another one, or none, the server abstains for max_lease (by default 60s). CLOCK is by how much
+    /// its clock is ahead of this machine's. Exit code 69: fewer than a majority vote.
     Status,
+    Wait(wait::WaitArgs),
 }
 
 pub(crate) async fn run(args: QuorumArgs, common: &Common) -> anyhow::Result<ExitCode> {
@@ -33,6 +41,7 @@ pub(crate) async fn run(args: QuorumArgs, common: &Common) -> anyhow::Result<Exi
     match args.verb {
         Verb::Init(args) => init::run(args, store(&keeper)?, common.json).await,
         Verb::Status => status::run(store(&keeper)?, common.json).await,
+        Verb::Wait(args) => wait::run(args, store(&keeper)?, common.json).await,
     }
 }
 

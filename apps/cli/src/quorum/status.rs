@@ -2,12 +2,17 @@
 
 use std::process::ExitCode;
 
+use lockkeeper::core::lock::quorum::Majority;
 use lockkeeper::redis::{NodeReport, NodeStanding, QuorumStore};
 use serde::Serialize;
 
 use crate::common;
 use crate::exit::UNAVAILABLE;
 use crate::table::table;
+
+/// What brings back a vote.
+const ABSTAIN: &str = "A server that abstains votes again once some client has stayed connected for max_lease: a service, or \
+                       `lockkeeper quorum wait`.";
 
 /// A server as JSON shows it.
 #[derive(Debug, Serialize)]
@@ -27,13 +32,29 @@ struct Row<'a> {
 pub(super) async fn run(store: &QuorumStore, json: bool) -> anyhow::Result<ExitCode> {
     let reports = store.status().await;
     print(&reports, json)?;
-    let votes = reports.iter().filter(|one| one.standing == NodeStanding::Votes).count();
-    let majority = store.majority();
-    if !json {
-        let (nodes, needed) = (majority.nodes(), majority.needed());
-        common::print(&format!("\n{votes} of {nodes} servers vote, and {needed} are needed."))?;
+    print_votes(&reports, store.majority(), json)?;
+    Ok(if store.majority().is_reached(votes(&reports)) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(UNAVAILABLE)
+    })
+}
+
+pub(super) fn votes(reports: &[NodeReport]) -> usize {
+    reports.iter().filter(|one| one.standing == NodeStanding::Votes).count()
+}
+
+/// How many vote; and what brings the others back.
+pub(super) fn print_votes(reports: &[NodeReport], majority: Majority, json: bool) -> anyhow::Result<()> {
+    if json {
+        return Ok(());
     }
-    Ok(if majority.is_reached(votes) { ExitCode::SUCCESS } else { ExitCode::from(UNAVAILABLE) })
+    let (votes, nodes, needed) = (votes(reports), majority.nodes(), majority.needed());
+    common::print(&format!("\n{votes} of {nodes} servers vote, and {needed} are needed."))?;
+    if reports.iter().any(|one| matches!(one.standing, NodeStanding::Abstains(_))) {
+        common::print(ABSTAIN)?;
+    }
+    Ok(())
 }
 
 pub(super) fn print(reports: &[NodeReport], json: bool) -> anyhow::Result<()> {

@@ -61,3 +61,33 @@ fn doctor_examines_every_server() {
     let place = format!("on 127.0.0.1:{}", cluster.nodes()[1].port());
     assert!(output.stdout.contains("allkeys-lru") && output.stdout.contains(&place), "{output:?}");
 }
+
+#[test]
+fn doctor_says_which_server_is_away_and_what_the_others_say() {
+    let Some((cluster, bench)) = clustered() else { return };
+    let away = &cluster.nodes()[1];
+    away.pause().unwrap();
+    let output = bench.lockkeeper(&["doctor"]);
+    away.resume().unwrap();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    for part in
+        ["1 of 3 servers cannot be reached from here", &format!("127.0.0.1:{}", away.port()), "User default"]
+    {
+        assert!(output.stdout.contains(part), "{part}: {output:?}");
+    }
+}
+
+#[test]
+fn a_listing_of_one_node_says_that_it_is_a_part() {
+    let Some((cluster, bench)) = clustered() else { return };
+    let part = "one node of a cluster";
+    for args in [&["ls"][..], &["once", "ls"]] {
+        let whole = bench.lockkeeper(args);
+        assert!(whole.code == Some(0) && !whole.stderr.contains(part), "{args:?}: {whole:?}");
+    }
+    let bench = bench.reaching(format!("redis://127.0.0.1:{}", cluster.nodes()[0].port()));
+    for args in [&["ls"][..], &["once", "ls"]] {
+        let output = bench.lockkeeper(args);
+        assert!(output.code == Some(0) && output.stderr.contains(part), "{args:?}: {output:?}");
+    }
+}

@@ -1,5 +1,7 @@
 //! Every command against a URL that names Sentinels, over a failover.
 
+use std::time::Duration;
+
 use lockkeeper_faults::{SentinelGroup, ServerKind, available};
 
 use super::bench::{Bench, HOLD, wait_for};
@@ -61,4 +63,83 @@ fn the_doctor_names_sentinels_that_are_away_or_of_another_mind() {
     });
     let wrong = bench.reaching(group.url().replace("/main", "/mian")).lockkeeper(&["ls"]);
     assert!(wrong.code != Some(0) && wrong.stderr.contains("`mian`"), "{wrong:?}");
+}
+
+#[test]
+fn a_run_that_starts_during_a_failover_waits_for_its_end() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let group = SentinelGroup::builder().replicas(1).down_after(Duration::from_secs(4)).start().unwrap();
+    let Some(bench) = Bench::new().map(|bench| bench.reaching(group.url())) else { return };
+    group.wait_in_sync(0).unwrap();
+    group.servers()[0].pause().unwrap();
+    let ran = bench.lockkeeper(&["run", "--wait-forever", "k", "--", "echo", "ran"]);
+    group.servers()[0].resume().unwrap();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "ran\n"), "{ran:?}");
+}
+
+#[test]
+fn what_no_waiting_mends_is_told_at_once() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let group = SentinelGroup::builder().replicas(1).start().unwrap();
+    let Some(mut bench) = Bench::new() else { return };
+    let url = group.url();
+    for (url, code) in [(url.replace("://", "://:hunter2@"), 69), (url.replace("/main", "/mian"), 64)] {
+        bench = bench.reaching(url);
+        let seen = bench.lockkeeper(&["run", "--wait-forever", "k", "--", "true"]);
+        assert_eq!(seen.code, Some(code), "{seen:?}");
+        assert!(!seen.stderr.contains("hunter2"), "{seen:?}");
+    }
+}
+
+#[test]
+fn the_doctor_says_what_the_sentinels_say_when_the_primary_is_away() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let slow = Duration::from_secs(30);
+    let group = SentinelGroup::builder().replicas(1).down_after(slow).start().unwrap();
+    let Some(bench) = Bench::new().map(|bench| bench.reaching(group.url())) else { return };
+    let primary = format!("The primary is 127.0.0.1:{}.", group.servers()[0].port());
+    let well = bench.lockkeeper(&["doctor"]);
+    assert!(well.stdout.contains(&primary), "{well:?}");
+    group.servers()[0].kill().unwrap();
+    let seen = bench.lockkeeper(&["doctor"]);
+    assert_eq!(seen.code, Some(2), "{seen:?}");
+    for part in
+        ["The primary cannot be reached from here", "All 3 Sentinels agree, and can fail over", &primary]
+    {
+        assert!(seen.stdout.contains(part), "no {part} in {seen:?}");
+    }
+}
+
+#[test]
+fn a_primary_that_lost_its_replicas_is_no_safe_one() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let group = SentinelGroup::builder().replicas(1).start().unwrap();
+    let Some(bench) = Bench::new().map(|bench| bench.reaching(group.url())) else { return };
+    group.servers()[1].kill().unwrap();
+    wait_for("the primary to miss it", || {
+        bench.lockkeeper(&["doctor"]).stdout.contains("it cannot fail over now")
+    });
+    assert!(!bench.lockkeeper(&["doctor"]).stdout.contains("No failover can lose a lock"));
+}
+
+#[test]
+fn a_sentinel_is_told_from_a_server() {
+    if !available(ServerKind::Redis) {
+        return;
+    }
+    let group = SentinelGroup::builder().replicas(1).start().unwrap();
+    let url = format!("redis://127.0.0.1:{}", group.sentinels()[0].port());
+    let Some(bench) = Bench::new().map(|bench| bench.reaching(url)) else { return };
+    for args in [&["ls"][..], &["show", "k"], &["run", "k", "--", "true"]] {
+        let seen = bench.lockkeeper(args);
+        assert!(seen.code == Some(69) && seen.stderr.contains("this is a Sentinel"), "{args:?}: {seen:?}");
+    }
 }

@@ -196,6 +196,8 @@ pub enum Acknowledging {
     Replicas,
     /// Disks: the primary's, and those of replicas.
     Disks,
+    /// Nobody: all replicas were asked for, and the primary lists none that is online.
+    NoReplica,
 }
 
 impl<R> Lasting<R> {
@@ -225,8 +227,10 @@ impl Shortfall {
             (Acknowledging::Replicas, _) => "replicas",
             (Acknowledging::Disks, 1) => "disk",
             (Acknowledging::Disks, _) => "disks",
+            (Acknowledging::NoReplica, _) => "online replicas",
         };
         let mut detail = match is_known {
+            true if of == Acknowledging::NoReplica => "the primary lists no online replica".to_owned(),
             true => format!("{acknowledged} of {wanted} {who} acknowledged it in time"),
             false => format!("it is unknown how many of {wanted} {who} have it: no answer to that in time"),
         };

@@ -41,7 +41,8 @@ pub enum WatchOutcome {
 impl Decision for Watch {
     type State = LockCell;
     type Reply = WatchReply;
-    const NAME: &'static str = "watch";
+    // Whoever waits has asked to acquire.
+    const NAME: &'static str = "acquire";
     const REPEATABLE: bool = true;
 
     fn decide(&self, cells: &mut [LockCell], now: Timestamp) -> Result<WatchReply, WrongType> {

@@ -73,3 +73,32 @@ async fn a_slot_that_stays_half_way_costs_a_caller_no_more_than_its_limit() {
     })
     .await;
 }
+
+/// Whoever lists sees the others all the same, and is told of the one.
+#[tokio::test]
+async fn a_lock_that_is_half_way_hides_no_other_from_a_listing() {
+    let Some(cluster) = three() else { return };
+    let keeper = keeper(&cluster).await;
+    let take = async |name: &str| {
+        keeper.lock(name).unwrap().lease(secs(30)).acquire().await.unwrap().or_busy().unwrap()
+    };
+    let (half, other) = (take("{t}:half").await, take("other").await);
+    let to = (cluster.owner_of(slot("{t}:half")).unwrap() + 1) % 3;
+    let half_way = cluster.begin_move(slot("{t}:half"), to).unwrap();
+    half_way.carry(b"lock:{t}:half").unwrap();
+    let (mut listed, mut unseen, mut from) = (Vec::new(), Vec::new(), None);
+    loop {
+        let page = keeper.list(from).await.unwrap();
+        listed.extend(page.locks.into_iter().map(|view| view.key.to_string()));
+        unseen.extend(page.unseen.into_iter().map(|key| key.to_string()));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!((listed, unseen), (vec!["lock:other".to_owned()], vec!["lock:{t}:half".to_owned()]));
+    half_way.carry(b"lock:~fence::{t}:half").unwrap();
+    half_way.finish().unwrap();
+    other.release().await.unwrap();
+    half.release().await.unwrap();
+}

@@ -72,7 +72,7 @@ async fn clients_with_other_numbers_are_refused() {
     let Some(three) = Servers::start(3) else { return };
     three.keeper("max_lease=60s").await;
     let error = Keeper::connect(&three.url("max_lease=10s")).await.unwrap_err().to_string();
-    assert!(error.contains("majority of 3 with max_lease=60000ms"), "{error}");
+    assert!(error.contains("majority of 3 with max_lease=60s"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::map::View;
 use super::{Cluster, down, slots};
-use crate::error::{CallError, Failure};
+use crate::error::{CallError, Failure, rounded};
 use crate::node::{Lane, Node};
 use crate::url::Address;
 
@@ -81,7 +81,9 @@ impl Cluster {
         lane: Lane,
         within: Duration,
     ) -> Result<(), Failure> {
-        let late = || Failure::unreachable(format!("the cluster's map was not answered within {within:?}"));
+        let late = || {
+            Failure::unreachable(format!("the cluster's map was not answered within {:?}", rounded(within)))
+        };
         timeout(within, self.look_in_turn(seen, lane)).await.unwrap_or_else(|_| Err(late()))
     }
 

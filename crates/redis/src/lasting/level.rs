@@ -128,6 +128,12 @@ pub(super) fn replicas(wanted: u32, answer: Option<&Value>) -> Count {
     Count { acknowledged, wanted, of: Acknowledging::Replicas, is_known }
 }
 
+/// The primary lists no replica that is online; or it is not known whether it does.
+pub(super) fn nobody(is_known: bool) -> Count {
+    let of = if is_known { Acknowledging::NoReplica } else { Acknowledging::Replicas };
+    Count { acknowledged: 0, wanted: 1, of, is_known }
+}
+
 /// The primary's disk is one of them, and no replica's disk stands for it.
 fn disks(replicas: u32, answer: Option<&Value>) -> Count {
     let (own, others) = match answer {
@@ -199,5 +205,10 @@ mod tests {
         assert_eq!(online(&primary(Vec::new())), 0);
         let five = Value::Array(vec![Value::Nil; 5]);
         assert_eq!((online(&five), online(&Value::Nil)), (0, 0));
+        let words = |is_known| {
+            nobody(is_known).shortfall(Duration::ZERO).map(|it| it.into_error("acquire").to_string())
+        };
+        assert!(words(true).is_some_and(|text| text.contains("the primary lists no online replica")));
+        assert!(words(false).is_some_and(|text| text.contains("unknown how many")));
     }
 }

@@ -274,7 +274,7 @@ impl Held {
         }
         let online = answer.ok().as_ref().map(level::online);
         let Some(online) = online.filter(|online| *online > 0) else {
-            return level::replicas(1, online.map(|_| Value::Int(0)).as_ref());
+            return level::nobody(online.is_some());
         };
         self.owes = true;
         let left = left();

@@ -32,7 +32,9 @@ impl QuorumConfig {
     /// Names the part at fault. Never prints the password.
     pub fn from_url(url: &str) -> Result<Self, Error> {
         if is_cut_in_its_password(url) {
-            return Err(bad("`/`, `?`, `#` and `@` in user or password must be percent-encoded"));
+            return Err(bad(
+                "`/`, `?`, `#` and `@` in user or password must be percent-encoded (%2F, %3F, %23, %40)",
+            ));
         }
         let tls = match url.split_once("://") {
             Some(("redis+quorum", _)) => false,

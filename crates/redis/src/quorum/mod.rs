@@ -315,7 +315,7 @@ impl Shared {
         let roll = self.roll.lock().clone();
         roll.check("connect")?;
         if self.majority.is_reached(reached(&self.found.lock())) {
-            for server in &roll.refused {
+            for server in roll.refused() {
                 tracing::warn!(%server, "a server of the majority does not vote");
             }
             return Ok(());

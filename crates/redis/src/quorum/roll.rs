@@ -9,6 +9,9 @@ use lockkeeper_core::{Error, ErrorKind, Refusal, Uptime};
 
 use super::ledger::Nodes;
 
+/// So begins why a server of another majority is refused.
+pub(super) const OTHER: &str = "its marker";
+
 /// How a server of a majority stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -117,14 +120,16 @@ pub(super) struct Roll {
     pub(super) votes: usize,
     /// Every server was asked.
     pub(super) is_complete: bool,
-    /// Servers that cannot be part of a majority, in words.
-    pub(super) refused: Vec<String>,
+    /// Servers that cannot be part of a majority, and why.
+    refused: Vec<(String, String)>,
     /// Those of them that should not be in the list.
-    misconfigured: Vec<String>,
+    misconfigured: Vec<(String, String)>,
     /// So many refuse the login: the first one, in words.
     refuse_login: (usize, Option<String>),
     /// All the others that do not vote, in words.
     absent: Arc<str>,
+    /// One of them abstains.
+    abstain: bool,
 }
 
 impl Roll {
@@ -132,8 +137,10 @@ impl Roll {
         let runs: Vec<_> =
             all.iter().map(|one| (one.standing == NodeStanding::Votes).then(|| one.run_id.clone())).collect();
         let named = |one: &Found| format!("{} {}", one.address, one.standing);
-        let is_refused = |one: &&Found| matches!(one.standing, NodeStanding::Refused(_));
-        let refused = || all.iter().filter(is_refused);
+        let refused = |one: &Found| match &one.standing {
+            NodeStanding::Refused(why) => Some((one.address.clone(), why.clone())),
+            _ => None,
+        };
         let refuse_login =
             || all.iter().filter(|one| one.refuses_login && matches!(one.standing, NodeStanding::Away(_)));
         let absent: Vec<_> =
@@ -142,10 +149,11 @@ impl Roll {
             votes: runs.iter().flatten().count(),
             runs,
             is_complete: all.iter().all(|one| one.standing != NodeStanding::Unknown),
-            refused: refused().map(named).collect(),
-            misconfigured: refused().filter(|one| one.is_misconfigured).map(named).collect(),
+            refused: all.iter().filter_map(refused).collect(),
+            misconfigured: all.iter().filter(|one| one.is_misconfigured).filter_map(refused).collect(),
             refuse_login: (refuse_login().count(), refuse_login().map(named).next()),
             absent: absent.join("; ").into(),
+            abstain: all.iter().any(|one| matches!(one.standing, NodeStanding::Abstains(_))),
         }
     }
 
@@ -164,6 +172,11 @@ impl Roll {
         voters.fold(Nodes::default(), |nodes, (node, _)| nodes.with(node))
     }
 
+    /// Servers that cannot be part of a majority, in words.
+    pub(super) fn refused(&self) -> impl Iterator<Item = String> {
+        self.refused.iter().map(|(address, why)| format!("{address} is refused: {why}"))
+    }
+
     /// Too few vote. Nothing was sent.
     pub(super) fn too_few(&self, majority: Majority, operation: &'static str) -> Error {
         if !majority.is_reached(majority.nodes() - self.refused.len()) {
@@ -175,13 +188,36 @@ impl Roll {
             return Error::new(ErrorKind::Refused(Refusal::NotAuthenticated), operation, first.clone());
         }
         let (votes, nodes, needed) = (self.votes, majority.nodes(), majority.needed());
-        let detail = format!("{votes} of {nodes} servers vote, and {needed} are needed: {}", self.absent);
+        let stay = match self.abstain {
+            true => "; a client has to stay connected so long, such as `lockkeeper quorum wait`",
+            false => "",
+        };
+        let detail =
+            format!("{votes} of {nodes} servers vote, and {needed} are needed: {}{stay}", self.absent);
         Error::new(ErrorKind::Unreachable, operation, detail)
     }
 }
 
-fn wrong(operation: &'static str, refused: &[String]) -> Error {
-    let detail = format!("a majority needs independent servers: {}", refused.join("; "));
+/// What is wrong with these servers, those of one reason together.
+fn wrong(operation: &'static str, refused: &[(String, String)]) -> Error {
+    let is_other = refused.iter().all(|(_, why)| why.starts_with(OTHER));
+    let mut reasons: Vec<(&str, Vec<&str>)> = vec![];
+    for (address, why) in refused {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, addresses)) => addresses.push(address),
+            None => reasons.push((why, vec![address])),
+        }
+    }
+    let reasons: Vec<_> =
+        reasons.into_iter().map(|(why, at)| format!("{} is refused: {why}", at.join(", "))).collect();
+    let (lead, tail) = match is_other {
+        true => (
+            "the URL is not that of these servers' majority",
+            "; all clients name the same servers and max_lease (to change them: `lockkeeper quorum init --force`)",
+        ),
+        false => ("a majority needs independent servers", ""),
+    };
+    let detail = format!("{lead}: {}{tail}", reasons.join("; "));
     Error::new(ErrorKind::Unsupported, operation, detail)
 }
 
@@ -204,6 +240,21 @@ mod tests {
 
     fn found(address: &str, run_id: &str, standing: NodeStanding) -> Found {
         Found { standing, run_id: run_id.into(), ..Found::new(address.into()) }
+    }
+
+    #[test]
+    fn what_several_are_refused_for_is_said_once_and_what_to_do() {
+        let why = || NodeStanding::Refused("its marker is of another majority".to_owned());
+        let all = [found("a:1", "x", why()), found("b:1", "y", why()), found("c:1", "z", why())];
+        let error = Roll::of(&all).check("connect").unwrap_err().to_string();
+        assert!(
+            error.contains("the URL is not that of these servers' majority: a:1, b:1, c:1 is refused"),
+            "{error}"
+        );
+        assert!(
+            error.matches("its marker").count() == 1 && error.contains("same servers and max_lease"),
+            "{error}"
+        );
     }
 
     #[test]

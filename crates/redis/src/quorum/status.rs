@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use lockkeeper_core::lock::quorum::{Majority, Marker};
 use lockkeeper_core::{Error, ErrorKind};
 
-use super::roll::{NodeReport, NodeStanding};
+use super::roll::{NodeReport, NodeStanding, OTHER};
 use super::tender::{Mark, Marking};
 use super::{QuorumStore, Shared};
 use crate::layout::QUORUM_MARKER;
@@ -56,7 +56,7 @@ impl QuorumStore {
     pub async fn init(&self, force: bool) -> Result<Vec<NodeReport>, Error> {
         let shared = &self.shared;
         let reports = self.status().await;
-        let is_other = |why: &str| why.starts_with("its marker");
+        let is_other = |why: &str| why.starts_with(OTHER);
         for report in &reports {
             let refuse = |kind, why: String| {
                 Err(Error::new(kind, "quorum init", format!("{} {why}; nothing was marked", report.address)))

@@ -10,7 +10,7 @@ use lockkeeper_core::{ErrorKind, Refusal};
 use redis::{Cmd, Value, cmd};
 use tokio::time::timeout;
 
-use super::roll::NodeStanding;
+use super::roll::{NodeStanding, OTHER};
 use super::{IDLE, Shared};
 use crate::error::CallError;
 use crate::layout::QUORUM_MARKER;
@@ -248,14 +248,23 @@ impl Shared {
 
 fn other_quorum(rule: &Rule, marker: Option<&Marker>) -> String {
     let Some(Marker { nodes, max_lease, persistent, of, .. }) = marker else { return String::new() };
-    let (max_lease, kept) = (max_lease.as_millis(), if *persistent { "yes" } else { "no" });
+    let said = |nodes: usize, max_lease: Duration, persistent: bool| {
+        let length = match max_lease.subsec_millis() {
+            0 => format!("{}s", max_lease.as_secs()),
+            _ => format!("{}ms", max_lease.as_millis()),
+        };
+        format!("{nodes} with max_lease={length}, persistent={}", if persistent { "yes" } else { "no" })
+    };
     let others = match *of == rule.of {
         true => "",
         false => ", and of other servers, or of these by other addresses or another name",
     };
-    format!(
-        "its marker is that of a majority of {nodes} with max_lease={max_lease}ms, persistent={kept}{others}"
-    )
+    let (theirs, ours) =
+        (said(*nodes, *max_lease, *persistent), said(rule.nodes, rule.max_lease, rule.persistent));
+    match theirs == ours {
+        true => format!("{OTHER} is that of a majority of {theirs}{others}"),
+        false => format!("{OTHER} is that of a majority of {theirs}{others}; this URL says {ours}"),
+    }
 }
 
 fn said(error: &CallError) -> String {

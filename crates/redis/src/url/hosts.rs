@@ -2,7 +2,7 @@
 
 use lockkeeper_core::Error;
 
-use super::{Address, bad, decoded, host, parsed};
+use super::{Address, bad, check_credentials, decoded, host, parsed};
 
 /// The most servers that a URL may name.
 pub(crate) const MAX_HOSTS: usize = 64;
@@ -34,9 +34,11 @@ impl Several {
             Some((user, password)) => (user, Some(decoded(password, "password")?)),
             None => (credentials, None),
         };
+        let user = Some(decoded(user, "user")?).filter(|user| !user.is_empty());
+        check_credentials(user.as_deref(), password.as_deref())?;
         Ok(Self {
             addresses: addresses(hosts, default_port, tls)?,
-            user: Some(decoded(user, "user")?).filter(|user| !user.is_empty()),
+            user,
             password,
             path: path.to_owned(),
             query: query.to_owned(),

@@ -172,12 +172,27 @@ fn tcp(url: &Url, tls: bool) -> Result<Target, Error> {
     if let Some((name, _)) = url.query_pairs().next() {
         return Err(bad(format!("unknown parameter `{name}`")));
     }
+    let user = Some(decoded(url.username(), "user")?).filter(|user| !user.is_empty());
+    let password = url.password().map(|password| decoded(password, "password")).transpose()?;
+    check_credentials(user.as_deref(), password.as_deref())?;
     Ok(Target {
         places: Places::One(host(url, DEFAULT_PORT, tls)?),
         database: database(url.path().trim_start_matches('/'))?,
-        user: Some(decoded(url.username(), "user")?).filter(|user| !user.is_empty()),
-        password: url.password().map(|password| decoded(password, "password")).transpose()?,
+        user,
+        password,
     })
+}
+
+/// A user alone would be nobody: without a password there is no `AUTH`. It may be a password in the wrong place, and is not
+/// shown.
+pub(crate) fn check_credentials(user: Option<&str>, password: Option<&str>) -> Result<(), Error> {
+    match (user, password) {
+        (Some(_), None | Some("")) => Err(bad(
+            "a user without a password: write user:password@, or :password@ for the default user (for a user with `nopass`, \
+             any password will do; an empty one cannot be given)",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Host and port of a URL.
@@ -208,6 +223,11 @@ fn sentinel(several: Several) -> Result<Target, Error> {
             "sentinel_password" => password = Some(value),
             _ => return Err(unknown(&name, password.is_some(), "sentinel_user or sentinel_password")),
         }
+    }
+    if user.as_deref().is_some_and(|user| !user.is_empty())
+        && password.as_deref().unwrap_or_default().is_empty()
+    {
+        return Err(bad("sentinel_user needs a sentinel_password (for a user with `nopass`, any will do)"));
     }
     Ok(Target {
         database: database(number)?,
@@ -247,6 +267,8 @@ fn unix(url: &Url) -> Result<Target, Error> {
             _ => return Err(unknown(&name, target.password.is_some(), "db, user or pass")),
         }
     }
+    target.user = target.user.filter(|user| !user.is_empty());
+    check_credentials(target.user.as_deref(), target.password.as_deref())?;
     Ok(target)
 }
 
@@ -350,6 +372,12 @@ mod tests {
             ("redis+cluster://:hunter2@h?x=1", "parameter `x`"),
             ("redis+cluster://a,b,a", "twice"),
             ("redis+cluster://:hunter2@u@h", "percent-encoded"),
+            ("redis://hunter2@h", "a user without a password"),
+            ("redis://hunter2:@h", "a user without a password"),
+            ("unix:///s?user=hunter2", "a user without a password"),
+            ("redis+cluster://hunter2@h", "a user without a password"),
+            ("redis+sentinel://hunter2:@h/s", "a user without a password"),
+            ("redis+sentinel://h/s?sentinel_user=hunter2", "needs a sentinel_password"),
         ];
         for (shape, part) in shapes {
             let error = Target::parse(shape).err().unwrap_or_else(|| panic!("accepted {shape}"));

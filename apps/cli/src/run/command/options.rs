@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockkeeper::core::lock::{Lease, MIN_RENEWED_LEASE};
 use lockkeeper::{Durability, Error, Keeper, KeeperBuilder, Lock};
 
-use crate::common::{self, Common, Namespace, bytes_of, rounded};
+use crate::common::{self, Common, Namespace, bytes_of, is_found_by_asking, rounded};
 use crate::exit::Failure;
 
 /// How long we wait for a busy lock unless something else is said.
@@ -130,6 +130,10 @@ impl RunArgs {
             return Err(Failure::usage("--json has no meaning for run: its output is the command's").into());
         }
         let mut builder = common.builder()?.prefix(self.namespace.prefix()?)?;
+        // Connecting counts as waiting there: a failover that is under way ends.
+        if is_found_by_asking(&common.url()?) {
+            builder = builder.lazy();
+        }
         if let Some(label) = &self.owner {
             builder = builder.owner(label);
         }

@@ -41,6 +41,7 @@ pub(super) async fn run(
 }
 
 async fn locked(plan: &Plan, keeper: &Keeper, mut signals: Signals) -> anyhow::Result<Finish> {
+    common::refuse_sentinel(keeper).await?;
     let lock = plan.lock(keeper)?;
     let acquired = tokio::select! {
         biased;
