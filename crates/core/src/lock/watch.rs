@@ -41,8 +41,7 @@ pub enum WatchOutcome {
 impl Decision for Watch {
     type State = LockCell;
     type Reply = WatchReply;
-    // Whoever waits has asked to acquire.
-    const NAME: &'static str = "acquire";
+    const NAME: &'static str = "watch";
     const REPEATABLE: bool = true;
 
     fn decide(&self, cells: &mut [LockCell], now: Timestamp) -> Result<WatchReply, WrongType> {

@@ -246,7 +246,7 @@ mod tests {
     fn what_several_are_refused_for_is_said_once_and_what_to_do() {
         let why = || NodeStanding::Refused("its marker is of another majority".to_owned());
         let all = [found("a:1", "x", why()), found("b:1", "y", why()), found("c:1", "z", why())];
-        let error = Roll::of(&all).check("connect").unwrap_err().to_string();
+        let error = Roll::of(&all).too_few(Majority::of(3).unwrap(), "connect").to_string();
         assert!(
             error.contains("the URL is not that of these servers' majority: a:1, b:1, c:1 is refused"),
             "{error}"
