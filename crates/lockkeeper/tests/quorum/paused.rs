@@ -80,7 +80,7 @@ async fn a_stopped_process_comes_back_to_a_guard_that_is_not_valid() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a child of the test above"]
+#[ignore = "the process that a_stopped_process_comes_back_to_a_guard_that_is_not_valid starts and stops"]
 async fn holding_child() {
     let Ok(url) = std::env::var(URL) else { return };
     let keeper = Keeper::builder().quorum(config(&url)).connect().await.unwrap();

@@ -4,8 +4,10 @@
 //! connection is replaced at once. Callers wait for the attempt under way and no longer: while the link pauses
 //! after a failed attempt they are told at once, and the pause is cut short for the next one.
 
+mod connecting;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lockkeeper_core::Refusal;
@@ -16,12 +18,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
+use self::connecting::ConnectTask;
 use crate::cluster::Manner;
 use crate::config::{
     MAX_IN_FLIGHT, MAX_RECONNECT_PAUSE, MAX_SILENT_COMMANDS, MIN_RECONNECT_PAUSE, PARKED_MARGIN, SHORT_LIFE,
-    SHORTEST_WANTED_PAUSE,
 };
-use crate::connect::{Connector, Ears, Made};
+use crate::connect::{Connector, Ears};
 use crate::error::{CallError, Failure, classify, rounded};
 use crate::native::Way;
 use crate::probe::ServerInfo;
@@ -533,99 +535,5 @@ impl OwnLink {
         let in_a_row = self.short_lived.fetch_add(1, Ordering::Relaxed) + 1;
         let longest = if self.connector.lookout().is_some() { SEEK_PAUSE } else { MAX_RECONNECT_PAUSE };
         (in_a_row > 1).then(|| MIN_RECONNECT_PAUSE.saturating_mul(1 << in_a_row.min(16)).min(longest))
-    }
-}
-
-/// The connecting task. When its runtime dies with it, the link is idle again and the next caller starts another.
-struct ConnectTask {
-    link: Weak<OwnLink>,
-    id: u64,
-}
-
-impl ConnectTask {
-    async fn run(self, first_pause: Option<Duration>) {
-        if let Some(pause) = first_pause {
-            self.pause(pause).await;
-        }
-        let mut pause = MIN_RECONNECT_PAUSE;
-        while self.set_state(State::Connecting) {
-            let parts = self.link.upgrade().map(|link| (link.connector.clone(), link.ears));
-            let Some((connector, ears)) = parts else { return };
-            let failure = match connector.connect(ears).await {
-                Ok(made) => return self.set_up(made),
-                Err(failure) => failure,
-            };
-            self.note(&failure);
-            tracing::debug!(address = %connector.name(), error = %failure.detail, "redis connection failed");
-            if let Some(lookout) = connector.lookout().filter(|_| failure.may_pass()) {
-                // A primary may appear at any moment: whoever has the time waits for it.
-                let term = lookout.term();
-                let pause = pause.min(SEEK_PAUSE).mul_f64(rand::random_range(0.5..1.0));
-                let _ = timeout(pause, lookout.left(term)).await;
-            } else {
-                self.set_state(State::Pausing(failure));
-                self.pause(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-            }
-            pause = (pause * 2).min(MAX_RECONNECT_PAUSE);
-        }
-    }
-
-    /// Changes the state, unless the link is gone or this task was given up.
-    fn change(&self, to: impl FnOnce(&OwnLink, &State) -> Option<State>) -> bool {
-        let Some(link) = self.link.upgrade() else { return false };
-        let mut is_current = false;
-        link.state.send_if_modified(|state| {
-            is_current = link.task.load(Ordering::Acquire) == self.id;
-            let next = if is_current { to(&link, state) } else { None };
-            let is_changed = next.is_some();
-            if let Some(next) = next {
-                *link.stirred.lock() = Instant::now();
-                *state = next;
-            }
-            is_changed
-        });
-        is_current
-    }
-
-    fn set_state(&self, state: State) -> bool {
-        self.change(|_, _| Some(state))
-    }
-
-    /// Remembers why there is no connection, for those whose time ends while they wait.
-    fn note(&self, failure: &Failure) {
-        if let Some(link) = self.link.upgrade() {
-            *link.trouble.lock() = Some(failure.detail.clone());
-        }
-    }
-
-    fn set_up(&self, made: Made) {
-        let Made { connection, info, term } = made;
-        // Ends with the connection's last user, or with this runtime, which the other end notices.
-        let (home, ends) = oneshot::channel::<()>();
-        drop(tokio::spawn(ends));
-        self.change(|link, _| {
-            let generation = link.next_generation.fetch_add(1, Ordering::Relaxed);
-            link.generations.send_replace(generation);
-            link.connector.note_run(&info.run_id, generation > 1 && link.ears == Ears::Closed);
-            *link.trouble.lock() = None;
-            let about = About::new(Arc::new(info), generation, term, Some(home));
-            Some(State::Up(Up { wire: Wire::Own(connection), about: Arc::new(about) }))
-        });
-    }
-
-    /// Pauses; a caller cuts a long pause short, so that renewals of short leases do not wait for it.
-    async fn pause(&self, pause: Duration) {
-        tokio::time::sleep(pause.min(SHORTEST_WANTED_PAUSE)).await;
-        let Some(link) = self.link.upgrade() else { return };
-        tokio::select! {
-            () = tokio::time::sleep(pause.saturating_sub(SHORTEST_WANTED_PAUSE)) => {}
-            () = link.wanted.notified() => {}
-        }
-    }
-}
-
-impl Drop for ConnectTask {
-    fn drop(&mut self) {
-        self.change(|_, state| matches!(state, State::Connecting | State::Pausing(_)).then_some(State::Idle));
     }
 }
